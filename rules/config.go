@@ -1,0 +1,36 @@
+// Package rules is the plan before the kernel: it turns flags into a Config, a
+// Config into a Plan, and answers from the Plan alone what the kernel will do
+// with a connection. It is pure: no sockets, no netlink, no clock.
+package rules
+
+import (
+	"net/netip"
+
+	"github.com/meshctl/meshctl/internal/ports"
+)
+
+// Config is what the user wants redirected. DefaultConfig gives the defaults;
+// Validate says what is wrong with one.
+type Config struct {
+	InboundPort  uint16 // the proxy's inbound listener; default 4143
+	OutboundPort uint16 // the proxy's outbound listener; default 4140
+	// ControlPorts are always left alone inbound, whatever the skip list says
+	// (a probe or a scrape must reach the proxy itself); default 4190,4191.
+	ControlPorts ports.Set
+
+	ProxyUID uint32  // traffic of this uid is never redirected; default 2102; 0 is refused
+	ProxyGID *uint32 // optional: traffic of this gid is not redirected either
+
+	SkipInboundPorts  ports.Set // default 4567,4568
+	SkipOutboundPorts ports.Set // default 4567,4568
+	// OnlyInboundPorts and OnlyOutboundPorts, when not empty, are the only ports
+	// redirected in that direction (skips still win).
+	OnlyInboundPorts  ports.Set
+	OnlyOutboundPorts ports.Set
+
+	SkipInboundSubnets  []netip.Prefix // by source address
+	SkipOutboundSubnets []netip.Prefix // by destination address
+
+	NoIPv6      bool // leave IPv6 alone (it then bypasses the proxy: a warning)
+	KeepInvalid bool // do not drop packets that conntrack calls invalid
+}
