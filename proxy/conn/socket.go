@@ -1,0 +1,149 @@
+package conn
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Socket is one non-blocking TCP socket of a loop. The zero value is a closed
+// socket. It must not be copied once attached, and is used on its loop's
+// goroutine only.
+type Socket struct {
+	loop    *Loop
+	handler Handler
+	fd      int32
+	gen     uint32
+	open    bool
+	queued  bool
+	hungUp  bool
+}
+
+// Attach makes the open descriptor fd, which must be non-blocking, a socket of
+// l. The handler is called at once for whatever fd is ready for.
+func (l *Loop) Attach(s *Socket, fd int, h Handler) error {
+	return l.attach(s, fd, h, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP|unix.EPOLLET)
+}
+
+func (l *Loop) attach(s *Socket, fd int, h Handler, events uint32) error {
+	l.gen++
+	*s = Socket{loop: l, handler: h, fd: int32(fd), gen: l.gen, open: true}
+	for fd >= len(l.slots) {
+		l.slots = append(l.slots, make([]*Socket, max(64, fd+1-len(l.slots)))...)
+	}
+	l.slots[fd] = s
+	ev := unix.EpollEvent{Events: events, Fd: int32(fd), Pad: int32(l.gen)}
+	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(l.epfd), unix.EPOLL_CTL_ADD,
+		uintptr(fd), uintptr(unsafe.Pointer(&ev)), 0, 0)
+	if errno != 0 {
+		l.slots[fd] = nil
+		s.open = false
+		return errno
+	}
+	return nil
+}
+
+// Loop returns the loop the socket belongs to.
+func (s *Socket) Loop() *Loop { return s.loop }
+
+// FD returns the descriptor, -1 when closed.
+func (s *Socket) FD() int {
+	if !s.open {
+		return -1
+	}
+	return int(s.fd)
+}
+
+// Open reports whether the socket is attached and not closed.
+func (s *Socket) Open() bool { return s.open }
+
+// HungUp reports whether the peer's FIN is known to have arrived: a short read
+// then does not mean that nothing is left to read.
+func (s *Socket) HungUp() bool { return s.hungUp }
+
+// Again asks the loop to call Ready(s, Readable) once more in its next round,
+// for a handler that stopped before the socket was read empty so that others
+// get their turn.
+func (s *Socket) Again() {
+	if s.open && !s.queued {
+		s.queued = true
+		s.loop.again = append(s.loop.again, s)
+	}
+}
+
+// Read reads into b once. It returns EAGAIN when nothing is there, and 0, 0 at
+// the peer's FIN. Raw calls: a non-blocking socket never needs the scheduler.
+func (s *Socket) Read(b []byte) (int, syscall.Errno) {
+	for {
+		n, _, e := unix.RawSyscall(unix.SYS_READ, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		if e == 0 {
+			return int(n), 0
+		}
+		if e != unix.EINTR {
+			return 0, e
+		}
+	}
+}
+
+// Write writes from b once and returns how much the kernel took; EAGAIN when
+// the send buffer is full, EPIPE or ECONNRESET when the peer is gone.
+func (s *Socket) Write(b []byte) (int, syscall.Errno) {
+	for {
+		n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+			uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
+		if e == 0 {
+			return int(n), 0
+		}
+		if e != unix.EINTR {
+			return 0, e
+		}
+	}
+}
+
+// CloseWrite sends a FIN; reading goes on.
+func (s *Socket) CloseWrite() {
+	if s.open {
+		unix.RawSyscall(unix.SYS_SHUTDOWN, uintptr(s.fd), unix.SHUT_WR, 0)
+	}
+}
+
+// Close closes the socket. The kernel sends a FIN, or a RST if unread bytes
+// are left (RFC 2525, 2.17).
+func (s *Socket) Close() {
+	if !s.open {
+		return
+	}
+	s.open = false
+	s.loop.slots[s.fd] = nil
+	unix.RawSyscall(unix.SYS_CLOSE, uintptr(s.fd), 0, 0)
+}
+
+// Reset closes the socket with a RST, so that the peer cannot take a broken
+// stream for a whole one.
+func (s *Socket) Reset() {
+	if s.open {
+		_ = unix.SetsockoptLinger(int(s.fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		s.Close()
+	}
+}
+
+// Err returns and clears the pending error of the socket (SO_ERROR), 0 if none.
+func (s *Socket) Err() syscall.Errno {
+	v, err := unix.GetsockoptInt(int(s.fd), unix.SOL_SOCKET, unix.SO_ERROR)
+	if err != nil {
+		return unix.EBADF
+	}
+	return syscall.Errno(v)
+}
+
+// Keepalive makes the kernel find out within about 40 s that a silent peer has
+// vanished: 10 s of silence, then three probes. Inherited from a listener by
+// what it accepts, so only dialed sockets need it.
+func Keepalive(fd int) {
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 10)
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 10)
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 3)
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 30_000)
+}
