@@ -1,0 +1,90 @@
+package arrows
+
+// floors says how high each room stands. An import goes down, or stays inside a
+// room (rules/nftables uses rules). A package that is not here fails the test: put
+// it on a floor and into docs/architecture.md.
+var floors = map[string]int{
+	"cmd/meshctl": 7,
+
+	"proxy":          6,
+	"proxy/inbound":  5,
+	"proxy/outbound": 5,
+	"proxy/forward":  4,
+	"proxy/l7":       3,
+	"proxy/admin":    3,
+	"proxy/l4":       2,
+	"proxy/detect":   2,
+	"proxy/metrics":  2,
+	"proxy/conn":     1,
+	"proxy/protocol": 1,
+
+	"redirect":       3,
+	"rules":          2,
+	"rules/nftables": 2,
+	"rules/iptables": 2,
+
+	"internal/ports":      1,
+	"internal/knownports": 2,
+	"internal/arrows":     1,
+	"internal/deps":       1,
+
+	"internal/tools/vulndb":  1,
+	"internal/tools/testsum": 1,
+	"internal/tools/clidocs": 1,
+
+	"integration":         7,
+	"integration/lab":     1,
+	"integration/servers": 2,
+}
+
+// arrow is one allowed import between two packages of this module.
+type arrow struct{ from, to, why string }
+
+// arrows are all the imports that code other than tests may make. An arrow that no
+// code uses any more fails too: the map shows what is there.
+var arrows = []arrow{
+	{"cmd/meshctl", "redirect", "the commands that write, read and remove rules"},
+	{"cmd/meshctl", "rules", "flags become a rules.Config; explain asks the Plan"},
+	{"cmd/meshctl", "rules/nftables", "--dry-run -o nft"},
+	{"cmd/meshctl", "rules/iptables", "--dry-run -o iptables"},
+	{"cmd/meshctl", "internal/ports", "port lists on the command line"},
+	{"cmd/meshctl", "internal/knownports", "the table that meshctl ports prints"},
+	{"cmd/meshctl", "proxy", "meshctl proxy"},
+
+	{"redirect", "rules", "puts a Plan into the kernel and compares the kernel with it"},
+	{"redirect", "rules/nftables", "the netlink objects of a Plan"},
+	{"redirect", "rules/iptables", "the restore text of a Plan"},
+	{"redirect", "internal/ports", "chooses the ports that verify tries"},
+	{"rules", "internal/ports", "port sets are part of a Config"},
+	{"rules/nftables", "rules", "renders a Plan"},
+	{"rules/nftables", "internal/ports", "interval sets of ports"},
+	{"rules/iptables", "rules", "renders a Plan"},
+	{"rules/iptables", "internal/ports", "multiport chunks of ports"},
+	{"internal/knownports", "internal/ports", "the default lists"},
+
+	{"proxy/detect", "proxy/protocol", "says which Kind the bytes are"},
+	{"proxy/metrics", "proxy/protocol", "names of kinds in labels"},
+	{"proxy/l4", "proxy/conn", "relays between two Sockets of one loop"},
+}
+
+// library is a dependency that only some packages may use.
+type library struct {
+	path string   // an import path, or the head of several
+	in   []string // the only packages that may import it
+	why  string
+}
+
+var libraries = []library{
+	{"k8s.io/", []string{"proxy/discovery/kube"}, "Kubernetes is one source of targets, not a habit"},
+	{"google.golang.org/grpc", []string{"proxy/identity", "proxy/discovery"}, "gRPC is observed, not spoken, on the data path"},
+	{"github.com/spf13/cobra", []string{"cmd/meshctl"}, "flags and help are the command line's"},
+	{"github.com/spf13/pflag", []string{"cmd/meshctl"}, "flags and help are the command line's"},
+	{"github.com/google/nftables", []string{"redirect", "rules/nftables"}, "one place talks to the packet filter"},
+	{"github.com/coreos/go-iptables", []string{"redirect"}, "one place talks to the packet filter"},
+	{"github.com/vishvananda/netlink", []string{"redirect", "integration/lab"}, "links and routes are made for verify and for tests"},
+	{"github.com/vishvananda/netns", []string{"redirect", "integration/lab"}, "namespaces are entered in one place"},
+	{"github.com/prometheus/", []string{"proxy/metrics"}, "every exported number is on one page"},
+	{"net/http/pprof", []string{"proxy/admin"}, "it registers itself with the default mux"},
+	{"C", nil, "the binary is static"},
+	{"unsafe", []string{"proxy/conn", "redirect"}, "only system calls that golang.org/x/sys/unix does not wrap"},
+}
