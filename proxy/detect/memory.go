@@ -74,6 +74,10 @@ func (m *Memory) Forget(t netip.AddrPort) {
 	}
 }
 
+// Len is the number of targets held, expired ones that nobody asked for
+// included.
+func (m *Memory) Len() int { return int(m.held.Load()) }
+
 // Targets returns what is remembered at now, the latest first.
 func (m *Memory) Targets(now time.Time) []netip.AddrPort {
 	m.mu.RLock()

@@ -16,6 +16,8 @@ const (
 	ReasonTimeout                   // nothing decided by the deadline: opaque
 	ReasonServerFirst               // the server spoke before the client did: opaque
 	ReasonDeclared                  // configured; no byte was looked at
+	ReasonServerEnded               // the server closed before either side had spoken: opaque
+	ReasonCrowded                   // too many connections were waiting for their first bytes: opaque
 )
 
 // String returns the word used in metrics, logs and /connections.
@@ -37,6 +39,10 @@ func (r Reason) String() string {
 		return "server_first"
 	case ReasonDeclared:
 		return "declared"
+	case ReasonServerEnded:
+		return "server_ended"
+	case ReasonCrowded:
+		return "crowded"
 	default:
 		return "unknown"
 	}
