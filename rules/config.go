@@ -1,6 +1,7 @@
 // Package rules is the plan before the kernel: it turns flags into a Config, a
 // Config into a Plan, and answers from the Plan alone what the kernel will do
-// with a connection. It is pure: no sockets, no netlink, no clock.
+// with a connection. It is pure: no sockets, no netlink, no clock. Its
+// subpackages write a Plan in the languages of the kernel.
 package rules
 
 import (
@@ -33,4 +34,29 @@ type Config struct {
 
 	NoIPv6      bool // leave IPv6 alone (it then bypasses the proxy: a warning)
 	KeepInvalid bool // do not drop packets that conntrack calls invalid
+}
+
+// DefaultConfig returns the configuration of a user who says nothing. Ports,
+// uid and skip lists are those of Linkerd.
+func DefaultConfig() Config {
+	return Config{
+		InboundPort:       4143,
+		OutboundPort:      4140,
+		ControlPorts:      ports.Of(4190, 4191),
+		ProxyUID:          2102,
+		SkipInboundPorts:  ports.Of(4567, 4568),
+		SkipOutboundPorts: ports.Of(4567, 4568),
+	}
+}
+
+// normal returns c with what the kernel cannot tell apart made equal, so that
+// two configurations that mean the same give the same plan.
+func (c Config) normal() Config {
+	c.SkipInboundSubnets = covering(c.SkipInboundSubnets)
+	c.SkipOutboundSubnets = covering(c.SkipOutboundSubnets)
+	if c.ProxyGID != nil {
+		gid := *c.ProxyGID
+		c.ProxyGID = &gid
+	}
+	return c
 }
