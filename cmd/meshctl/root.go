@@ -21,7 +21,7 @@ func newRootCommand() *cobra.Command {
 		PersistentPreRunE: flagsFromEnv,
 	}
 	// root.AddCommand(newRedirectCommand()) // redirect.go
-	// root.AddCommand(newProxyCommand())    // proxy.go
+	root.AddCommand(newProxyCommand()) // proxy.go
 	// root.AddCommand(newExplainCommand())  // explain.go
 	// root.AddCommand(newPortsCommand())    // ports.go
 	// root.AddCommand(newDemoCommand())     // demo.go

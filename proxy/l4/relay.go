@@ -75,10 +75,10 @@ type direction struct {
 }
 
 // Start begins with bytes that were already read from a side (they go out
-// first; the relay takes over the slice) and with whatever can be read now.
+// first; what is not taken is copied) and with whatever can be read now.
 func (r *Relay) Start(from Side, head []byte) {
 	if len(head) > 0 {
-		r.dir[from].pending = r.send(from, head)
+		r.dir[from].pending = append([]byte(nil), r.send(from, head)...)
 	}
 	for s := range r.dir {
 		r.dir[s].ready = true

@@ -1,0 +1,89 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/meshctl/meshctl/internal/listen"
+	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/proxy/policy"
+)
+
+// Config is everything a proxy is told. DefaultConfig has the defaults.
+type Config struct {
+	InboundListen  []netip.AddrPort // connections from the network; [::] takes IPv4 too
+	OutboundListen []netip.AddrPort // connections of the application; keep it on loopback
+	AdminListen    []netip.AddrPort
+	// Inherited holds listening sockets handed over by the process that wrote
+	// the rules; a listener that is in it is not opened again.
+	Inherited listen.Sockets
+
+	OpaquePorts ports.Set
+
+	DetectTimeout    time.Duration // then fail open
+	EarlyDialAfter   time.Duration // 0: never
+	ConnectTimeout   time.Duration
+	IdleTimeout      time.Duration // of opaque connections; 0: never
+	HalfCloseTimeout time.Duration // 0: never
+	MaxDetecting     int           // 0: no limit
+
+	ShutdownGracePeriod time.Duration
+	Pprof               bool
+	FixedTarget         netip.AddrPort // for tests without rules
+
+	Version string
+	Log     *slog.Logger
+}
+
+// DefaultConfig returns Linkerd's defaults, and ours where Linkerd has none.
+func DefaultConfig() Config {
+	return Config{
+		InboundListen:       []netip.AddrPort{netip.MustParseAddrPort("[::]:4143")},
+		OutboundListen:      []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:4140"), netip.MustParseAddrPort("[::1]:4140")},
+		AdminListen:         []netip.AddrPort{netip.MustParseAddrPort("[::]:4191")},
+		OpaquePorts:         policy.DefaultOpaque(),
+		DetectTimeout:       10 * time.Second,
+		EarlyDialAfter:      250 * time.Millisecond,
+		ConnectTimeout:      time.Second,
+		HalfCloseTimeout:    time.Hour,
+		MaxDetecting:        10_000,
+		ShutdownGracePeriod: 2 * time.Minute,
+		Version:             "dev",
+		Log:                 slog.New(slog.DiscardHandler),
+	}
+}
+
+// Validate names the first field that cannot be.
+func (c Config) Validate() error {
+	for name, d := range map[string]time.Duration{"early dial": c.EarlyDialAfter, "idle": c.IdleTimeout,
+		"half-close": c.HalfCloseTimeout, "shutdown grace": c.ShutdownGracePeriod} {
+		if d < 0 {
+			return fmt.Errorf("the %s time is negative: %s", name, d)
+		}
+	}
+	switch {
+	case c.DetectTimeout <= 0:
+		return errors.New("the detection timeout must be positive: declare ports opaque to avoid the wait")
+	case c.ConnectTimeout <= 0:
+		return errors.New("the connect timeout must be positive")
+	case c.MaxDetecting < 0:
+		return errors.New("the limit of connections in detection is negative")
+	case len(c.InboundListen) == 0 && len(c.OutboundListen) == 0:
+		return errors.New("neither an inbound nor an outbound address to listen on")
+	}
+	return nil
+}
+
+// own returns the ports the proxy listens on.
+func (c Config) own() ports.Set {
+	var own []uint16
+	for _, list := range [][]netip.AddrPort{c.InboundListen, c.OutboundListen, c.AdminListen} {
+		for _, a := range list {
+			own = append(own, a.Port())
+		}
+	}
+	return ports.Of(own...)
+}

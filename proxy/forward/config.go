@@ -1,0 +1,29 @@
+package forward
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Config holds the times and limits of a Forwarder.
+type Config struct {
+	// DetectTimeout is how long the protocol may stay unknown, from accept; the
+	// connection is opaque then.
+	DetectTimeout time.Duration
+	// EarlyDialAfter is how long a client may be silent before its target is
+	// dialed all the same; 0: never.
+	EarlyDialAfter time.Duration
+	// ConnectTimeout ends an attempt to connect to a target.
+	ConnectTimeout time.Duration
+	// IdleTimeout ends an opaque connection on which nothing has passed; 0: never.
+	IdleTimeout time.Duration
+	// HalfCloseTimeout ends a connection of which one side has sent its FIN and
+	// on which nothing has passed since; 0: never.
+	HalfCloseTimeout time.Duration
+	// MaxDetecting is how many connections may wait for their first bytes at
+	// once; more than that are opaque without waiting. 0: no limit.
+	MaxDetecting int
+	// FixedTarget, when valid, is taken for the original destination of every
+	// connection: for tests and benchmarks without redirect rules.
+	FixedTarget netip.AddrPort
+}

@@ -1,0 +1,29 @@
+package forward
+
+import (
+	"github.com/meshctl/meshctl/proxy/admin"
+	"github.com/meshctl/meshctl/proxy/l4"
+)
+
+// describe shows fl as it is now, for /connections.
+func (fl *flow) describe() admin.Connection {
+	return admin.Connection{
+		Direction: fl.lane.forwarder.direction.String(), Client: fl.client, Target: fl.route.Target,
+		Protocol: fl.kind.String(), Detected: fl.detected, Reason: fl.reason.String(), SNI: fl.sni, ALPN: fl.alpn,
+		State: fl.state(), BytesIn: fl.bytes[l4.Client], BytesOut: fl.bytes[l4.Server], Age: fl.lane.loop.Now() - fl.started,
+	}
+}
+
+// state is the phase, or what the observer came to.
+func (fl *flow) state() string {
+	switch fl.phase {
+	case detecting:
+		return "detecting"
+	case connecting:
+		return "connecting"
+	}
+	if fl.observer != nil && fl.observer.Passive() {
+		return fl.observer.State().Phase.String()
+	}
+	return "relaying"
+}

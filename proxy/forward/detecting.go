@@ -1,0 +1,149 @@
+package forward
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshctl/meshctl/proxy/detect"
+	"github.com/meshctl/meshctl/proxy/l4"
+	"github.com/meshctl/meshctl/proxy/protocol"
+)
+
+// readHead reads the client's first bytes until they say what it speaks.
+func (fl *flow) readHead() {
+	for {
+		buf := fl.lane.loop.Scratch
+		n, e := fl.src.Read(buf)
+		switch {
+		case e == unix.EAGAIN:
+			fl.waitForClient()
+			return
+		case e != 0:
+			fl.end(l4.Client, e)
+			return
+		case n == 0:
+			fl.clientEnded()
+			return
+		}
+		fl.countRead(l4.Client, n)
+		b := buf[:n]
+		if fl.head != nil {
+			fl.head = append(fl.head, b...)
+			b = fl.head
+		}
+		if r := detect.Sniff(b); !r.More {
+			fl.decide(r, b)
+			return
+		}
+		fl.hold(b)
+		if n < len(buf) && !fl.src.HungUp() {
+			fl.waitForClient()
+			return
+		}
+	}
+}
+
+// hold keeps b, which may lie in the loop's scratch buffer.
+func (fl *flow) hold(b []byte) {
+	if len(b) > 0 && fl.head == nil {
+		fl.head = append([]byte(nil), b...)
+	}
+}
+
+// waitForClient starts what ends the wait: the deadline, and, while the client
+// is silent, the early dial. A client that has begun to speak is waited for.
+func (fl *flow) waitForClient() {
+	f, loop := fl.lane.forwarder, fl.lane.loop
+	if fl.head != nil && fl.link == unlinked {
+		loop.Cancel(&fl.dialTimer)
+	}
+	if fl.waiting {
+		return
+	}
+	if n := f.detecting.Add(1); f.cfg.MaxDetecting > 0 && n > int64(f.cfg.MaxDetecting) {
+		f.detecting.Add(-1)
+		fl.decide(detect.Result{Kind: protocol.Opaque, Reason: detect.ReasonCrowded}, fl.head)
+		return
+	}
+	fl.waiting = true
+	f.metrics.Detecting(1)
+	loop.StartAt(&fl.deadline, fl.started+f.cfg.DetectTimeout, fl)
+	if fl.head != nil || !fl.route.Early || f.cfg.EarlyDialAfter <= 0 {
+		return
+	}
+	if f.memory.Has(fl.route.Target, time.Now()) {
+		fl.dialEarly()
+		return
+	}
+	loop.Start(&fl.dialTimer, f.cfg.EarlyDialAfter, fl)
+}
+
+func (fl *flow) doneWaiting() {
+	if fl.waiting {
+		fl.waiting = false
+		fl.lane.forwarder.detecting.Add(-1)
+		fl.lane.forwarder.metrics.Detecting(-1)
+	}
+}
+
+// clientEnded decides at the client's FIN from what there is. Without a byte
+// there is nobody to dial for, unless the server is there already and may have
+// something to say.
+func (fl *flow) clientEnded() {
+	if len(fl.head) > 0 || fl.link == linked {
+		fl.decide(detect.AtEnd(fl.head), fl.head)
+		return
+	}
+	fl.kind, fl.reason = protocol.Opaque, detect.ReasonEOF
+	fl.recordDetection()
+	fl.src.Close()
+	fl.dst.Close()
+	fl.over(l4.Client, 0)
+}
+
+// detectTimeout fails open: whatever this is, it is relayed as TCP.
+func (fl *flow) detectTimeout() {
+	fl.logTimeout()
+	fl.decide(detect.Result{Kind: protocol.Opaque, Reason: detect.ReasonTimeout}, fl.head)
+}
+
+// serverSpoke handles a server that has spoken, or ended, before its client.
+func (fl *flow) serverSpoke() {
+	var b [1]byte
+	n, _, err := unix.Recvfrom(fl.dst.FD(), b[:], unix.MSG_PEEK)
+	reason := detect.ReasonServerEnded
+	switch {
+	case err == unix.EAGAIN:
+		return
+	case err == nil && n > 0:
+		reason = detect.ReasonServerFirst
+		fl.learn()
+	}
+	fl.decide(detect.Result{Kind: protocol.Opaque, Reason: reason}, fl.head)
+}
+
+// learn remembers a target that speaks first.
+func (fl *flow) learn() {
+	f := fl.lane.forwarder
+	if len(fl.head) > 0 {
+		return // the client had begun
+	}
+	f.memory.Add(fl.route.Target, time.Now())
+	f.metrics.SetServerFirstTargets(f.memory.Len())
+}
+
+// decide ends detection. b is what the client has sent so far.
+func (fl *flow) decide(r detect.Result, b []byte) {
+	fl.kind, fl.reason, fl.sni, fl.alpn = r.Kind, r.Reason, r.SNI, r.ALPN
+	fl.lane.loop.Cancel(&fl.deadline)
+	if fl.link == unlinked {
+		fl.lane.loop.Cancel(&fl.dialTimer)
+	}
+	fl.doneWaiting()
+	fl.recordDetection()
+	if fl.kind.HTTP() {
+		fl.lane.forwarder.memory.Forget(fl.route.Target)
+	}
+	fl.know(b)
+}

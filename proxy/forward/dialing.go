@@ -1,0 +1,96 @@
+package forward
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshctl/meshctl/proxy/conn"
+	"github.com/meshctl/meshctl/proxy/l4"
+	"github.com/meshctl/meshctl/proxy/metrics"
+)
+
+// know goes on once the protocol is known: relay over the link that is there,
+// or get one. b is what the client has sent so far.
+func (fl *flow) know(b []byte) {
+	fl.phase = connecting
+	if fl.link == unlinked || fl.link == failed {
+		if e := fl.dial(); e != 0 {
+			fl.dialFailed(e)
+			return
+		}
+	}
+	if fl.link == linked {
+		fl.startRelay(b)
+		return
+	}
+	fl.hold(b)
+}
+
+// dial begins to connect to the target.
+func (fl *flow) dial() syscall.Errno {
+	loop := fl.lane.loop
+	done, e := loop.Dial(&fl.dst, fl.route.Target, fl)
+	switch {
+	case e != 0:
+		fl.link = failed
+	case done:
+		fl.nowLinked()
+	default:
+		fl.link = dialing
+		loop.Start(&fl.dialTimer, fl.lane.forwarder.cfg.ConnectTimeout, fl)
+	}
+	return e
+}
+
+// dialEarly connects while the client is silent. A failure is nobody's business
+// yet: the attempt is repeated when the client has spoken or at the deadline.
+func (fl *flow) dialEarly() {
+	fl.early = true
+	if e := fl.dial(); e != 0 {
+		fl.dialFailed(e)
+	}
+}
+
+func (fl *flow) nowLinked() {
+	f := fl.lane.forwarder
+	fl.link = linked
+	fl.lane.loop.Cancel(&fl.dialTimer)
+	fl.dstTCP = f.metrics.TCP(f.direction, metrics.Dst, fl.route.Target, tlsLabels(f.direction))
+	fl.dstTCP.Open()
+}
+
+// serverReady handles the target's socket before the relay runs.
+func (fl *flow) serverReady(ev conn.Events) {
+	if fl.link == dialing {
+		switch e := fl.dst.Connected(); e {
+		case 0:
+			fl.nowLinked()
+		case unix.EINPROGRESS:
+			return
+		default:
+			fl.dst.Close()
+			fl.dialFailed(e)
+			return
+		}
+		if fl.phase == connecting {
+			fl.startRelay(fl.head)
+			return
+		}
+	}
+	if fl.phase == detecting && fl.link == linked && ev.Has(conn.Readable) {
+		fl.serverSpoke()
+	}
+}
+
+// dialFailed tells the client, with a RST, once it is waiting for the target.
+func (fl *flow) dialFailed(e syscall.Errno) {
+	fl.link = failed
+	fl.lane.loop.Cancel(&fl.dialTimer)
+	if fl.phase == detecting {
+		fl.recordEarly("failed")
+		return
+	}
+	fl.recordDialFailed(e)
+	fl.end(l4.Server, e)
+}

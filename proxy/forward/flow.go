@@ -1,0 +1,177 @@
+package forward
+
+import (
+	"net/netip"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshctl/meshctl/proxy/conn"
+	"github.com/meshctl/meshctl/proxy/detect"
+	"github.com/meshctl/meshctl/proxy/l4"
+	"github.com/meshctl/meshctl/proxy/l7"
+	"github.com/meshctl/meshctl/proxy/metrics"
+	"github.com/meshctl/meshctl/proxy/protocol"
+)
+
+// phase is where a connection is on its way:
+//
+//	begin -> detecting -> connecting -> relaying -> over
+//	     \_ declared opaque _/^
+type phase uint8
+
+const (
+	detecting  phase = iota // the protocol is not known; the target may be dialed already
+	connecting              // known; waiting for the target
+	relaying
+	over
+)
+
+// link is the state of the connection to the target.
+type link uint8
+
+const (
+	unlinked link = iota
+	dialing
+	linked
+	failed // an early attempt failed; it is repeated when the protocol is known
+)
+
+// flow is one connection being served, with both its sockets. It is the
+// handler of both and of its timers, all on one loop, and holds no buffer
+// while idle.
+type flow struct {
+	lane       *lane
+	prev, next *flow
+	client     netip.AddrPort
+	route      Route
+	src, dst   conn.Socket
+	deadline   conn.Timer // of detection
+	dialTimer  conn.Timer // early dial, then connect timeout
+	relay      l4.Relay
+	observer   l7.Observer // nil: nothing to observe
+	srcTCP     *metrics.TCP
+	dstTCP     *metrics.TCP
+	http       *metrics.HTTP
+	head       []byte // client bytes read before the relay runs
+	sni, alpn  string
+	detected   string // name of an opaque payload, for people
+	started    time.Duration
+	last       time.Duration // something passed
+	bytes      [2]uint64     // read from each side
+	fd         int           // of the client, until attached
+	phase      phase
+	link       link
+	kind       protocol.Kind
+	reason     detect.Reason
+	early      bool // dialed before the client spoke
+	waiting    bool // counted in Forwarder.detecting
+	counted    bool // in the lane
+	keepalive  bool // set on dst
+}
+
+// begin resolves, then dials or reads.
+func (fl *flow) begin() {
+	ln := fl.lane
+	f := ln.forwarder
+	fl.started = ln.loop.Now()
+	fl.last = fl.started
+	dst, err := f.origin(fl.fd, fl.client)
+	if err == nil {
+		fl.route, err = f.router.Route(fl.client, dst)
+	}
+	if err != nil {
+		fl.refuse(dst, err)
+		return
+	}
+	fl.srcTCP = f.metrics.TCP(f.direction, metrics.Src, fl.route.Target, tlsLabels(f.direction))
+	fl.srcTCP.Open()
+	ln.add(fl)
+	fl.counted = true
+	fd := fl.fd
+	if err := ln.loop.Attach(&fl.src, fd, fl); err != nil {
+		closeFD(fd)
+		fl.end(l4.Client, toErrno(err))
+		return
+	}
+	if fl.route.Kind != protocol.Unknown {
+		fl.kind, fl.reason = fl.route.Kind, detect.ReasonDeclared
+		fl.recordDeclared()
+		fl.know(nil)
+		return
+	}
+	fl.readHead()
+}
+
+// Ready handles readiness of either socket.
+func (fl *flow) Ready(s *conn.Socket, ev conn.Events) {
+	switch {
+	case fl.phase == relaying && s == &fl.src:
+		fl.relay.Ready(l4.Client, ev)
+	case fl.phase == relaying:
+		fl.relay.Ready(l4.Server, ev)
+	case s == &fl.dst:
+		fl.serverReady(ev)
+	case fl.phase == detecting && ev.Has(conn.Readable):
+		fl.readHead()
+	case fl.phase == connecting && ev.Has(conn.Failed):
+		fl.end(l4.Client, unix.ECONNRESET) // nobody is left to connect for
+	}
+	if fl.lane.draining {
+		fl.drainIfIdle()
+	}
+}
+
+// Expired handles the flow's timers.
+func (fl *flow) Expired(t *conn.Timer) {
+	switch {
+	case t == &fl.deadline:
+		fl.detectTimeout()
+	case fl.link == unlinked:
+		fl.dialEarly()
+	case fl.link == dialing:
+		fl.dst.Reset()
+		fl.dialFailed(unix.ETIMEDOUT)
+	}
+}
+
+// Panicked ends this connection, and only this one.
+func (fl *flow) Panicked(v any, stack []byte) {
+	f := fl.lane.forwarder
+	f.metrics.Panic()
+	f.log.Error("panic in a connection", "client", fl.client, "orig_dst", fl.route.Target, "err", v, "stack", string(stack))
+	if fl.phase != over {
+		fl.end(l4.Client, unix.EIO)
+	}
+}
+
+// end closes both sockets with a RST, before or instead of relaying.
+func (fl *flow) end(from l4.Side, err syscall.Errno) {
+	if fl.phase == relaying {
+		fl.relay.Abort(from, err)
+		return
+	}
+	fl.src.Reset()
+	fl.dst.Reset()
+	fl.over(from, err)
+}
+
+// over is the last thing that happens to a flow.
+func (fl *flow) over(from l4.Side, err syscall.Errno) {
+	if fl.phase == over {
+		return
+	}
+	fl.phase = over
+	fl.head = nil
+	loop := fl.lane.loop
+	loop.Cancel(&fl.deadline)
+	loop.Cancel(&fl.dialTimer)
+	fl.doneWaiting()
+	fl.recordEnd(from, err)
+	if fl.counted {
+		fl.lane.remove(fl)
+	} else {
+		loop.AddLoad(-1)
+	}
+}

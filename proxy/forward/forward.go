@@ -1,0 +1,187 @@
+// Package forward serves accepted connections: it asks the router where one
+// goes, finds out what it speaks if that is not declared, dials, and relays,
+// with an HTTP observer beside the relay where there is something to observe.
+// What happened is recorded here and nowhere below. It makes no choice of
+// targets and holds no listener.
+package forward
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshctl/meshctl/proxy/admin"
+	"github.com/meshctl/meshctl/proxy/conn"
+	"github.com/meshctl/meshctl/proxy/detect"
+	"github.com/meshctl/meshctl/proxy/metrics"
+)
+
+// Forwarder serves the connections of one direction on several loops. It is a
+// conn.Acceptor.
+type Forwarder struct {
+	cfg       Config
+	direction metrics.Direction
+	router    Router
+	metrics   *metrics.Metrics
+	log       *slog.Logger
+	memory    *detect.Memory
+	lanes     map[*conn.Loop]*lane // one a loop, never changed
+	detecting atomic.Int64
+}
+
+// New makes a Forwarder. memory may be shared by several.
+func New(cfg Config, d metrics.Direction, router Router, m *metrics.Metrics, log *slog.Logger, memory *detect.Memory, loops []*conn.Loop) *Forwarder {
+	f := &Forwarder{cfg: cfg, direction: d, router: router, metrics: m, memory: memory,
+		log: log.With("direction", d.String()), lanes: make(map[*conn.Loop]*lane, len(loops))}
+	for _, l := range loops {
+		f.lanes[l] = &lane{forwarder: f, loop: l}
+	}
+	return f
+}
+
+// Accept begins to serve c on l.
+func (f *Forwarder) Accept(l *conn.Loop, c conn.Accepted) {
+	fl := &flow{lane: f.lanes[l], client: c.Client, fd: c.FD}
+	defer func() {
+		if v := recover(); v != nil {
+			fl.Panicked(v, debug.Stack())
+		}
+	}()
+	fl.begin()
+}
+
+// AcceptFailed records that the process ran out of something.
+func (f *Forwarder) AcceptFailed(err error) {
+	f.metrics.AcceptError(errnoName(err))
+	f.log.Warn("accepting failed: waiting for descriptors to come back", "err", err)
+}
+
+// origin finds where the client wanted to go.
+func (f *Forwarder) origin(fd int, client netip.AddrPort) (netip.AddrPort, error) {
+	if f.cfg.FixedTarget.IsValid() {
+		return f.cfg.FixedTarget, nil
+	}
+	dst, err := conn.OriginalDst(fd, client.Addr())
+	if errors.Is(err, conn.ErrNotRedirected) {
+		return dst, &Refusal{Reason: reasonNotRedirected}
+	}
+	return dst, err
+}
+
+// Open is the number of connections being served.
+func (f *Forwarder) Open() int {
+	n := int64(0)
+	for _, ln := range f.lanes {
+		n += ln.open.Load()
+	}
+	return int(n)
+}
+
+// Drain ends what can be ended without loss: HTTP connections close once no
+// exchange is open on them. It returns at once; Open tells when all are gone.
+func (f *Forwarder) Drain() {
+	for l, ln := range f.lanes {
+		l.Post(ln.drain)
+	}
+}
+
+// Connections returns what is being served now, in no order. It asks each loop
+// and gives up on one that does not answer within a second.
+func (f *Forwarder) Connections() []admin.Connection {
+	var (
+		mu  sync.Mutex
+		all []admin.Connection
+		wg  sync.WaitGroup
+	)
+	for l, ln := range f.lanes {
+		wg.Add(1)
+		if !l.Post(func() {
+			defer wg.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			for fl := ln.first; fl != nil; fl = fl.next {
+				all = append(all, fl.describe())
+			}
+		}) {
+			wg.Done()
+		}
+	}
+	wg.Wait()
+	return all
+}
+
+// sweepEvery is how often a lane looks after its connections: idle times are
+// kept to this precision, which costs less than a timer each.
+const sweepEvery = time.Second
+
+// lane holds a Forwarder's connections on one loop; only that loop's goroutine
+// touches it, but for open.
+type lane struct {
+	forwarder *Forwarder
+	loop      *conn.Loop
+	first     *flow
+	draining  bool
+	sweeping  conn.Timer
+	open      atomic.Int64
+}
+
+func (ln *lane) add(fl *flow) {
+	if fl.next = ln.first; fl.next != nil {
+		fl.next.prev = fl
+	}
+	ln.first = fl
+	ln.open.Add(1)
+	if !ln.sweeping.Active() {
+		ln.loop.Start(&ln.sweeping, sweepEvery, ln)
+	}
+}
+
+func (ln *lane) remove(fl *flow) {
+	if fl.prev != nil {
+		fl.prev.next = fl.next
+	} else {
+		ln.first = fl.next
+	}
+	if fl.next != nil {
+		fl.next.prev = fl.prev
+	}
+	fl.next, fl.prev = nil, nil
+	ln.open.Add(-1)
+	ln.loop.AddLoad(-1)
+}
+
+// Expired looks after every connection of the lane.
+func (ln *lane) Expired(*conn.Timer) {
+	for fl := ln.first; fl != nil; {
+		next := fl.next // fl may end here
+		fl.lookAfter()
+		fl = next
+	}
+	if ln.first != nil {
+		ln.loop.Start(&ln.sweeping, sweepEvery, ln)
+	}
+}
+
+// Panicked is not of a connection: it ends the process.
+func (ln *lane) Panicked(v any, _ []byte) { panic(v) }
+
+func (ln *lane) drain() {
+	ln.draining = true
+	for fl := ln.first; fl != nil; {
+		next := fl.next
+		fl.drainIfIdle()
+		fl = next
+	}
+}
+
+// closeFD closes a descriptor that became no socket, with a RST.
+func closeFD(fd int) {
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	unix.Close(fd)
+}

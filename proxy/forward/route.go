@@ -1,0 +1,33 @@
+package forward
+
+import (
+	"net/netip"
+
+	"github.com/meshctl/meshctl/proxy/protocol"
+)
+
+// Route is where a connection goes and what is known of it before any byte.
+type Route struct {
+	Target netip.AddrPort // what is dialed: the original destination
+	Kind   protocol.Kind  // Opaque when declared; Unknown: find out
+	// Early allows the target to be dialed before the client speaks: there is
+	// one possible endpoint, so that the choice cannot depend on the protocol.
+	Early bool
+}
+
+// Router chooses the Route of a connection from client to its original
+// destination dst. An error refuses it; a Refusal says why in one word.
+type Router interface {
+	Route(client, dst netip.AddrPort) (Route, error)
+}
+
+// Refusal is the error of a Router that will not have a connection.
+type Refusal struct {
+	Reason string // a word of a closed set, a metric's label: own_listener ...
+}
+
+// Error says the reason.
+func (r *Refusal) Error() string { return "connection refused: " + r.Reason }
+
+// reasonNotRedirected is the Refusal of a connection that no rule redirected.
+const reasonNotRedirected = "no_original_destination"

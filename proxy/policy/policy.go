@@ -1,0 +1,39 @@
+// Package policy decides about a connection from its addresses alone, before
+// any byte: which ports are opaque, and which destinations the proxy must not
+// connect to. It does not look at bytes and opens nothing.
+package policy
+
+import (
+	"net/netip"
+
+	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/proxy/protocol"
+)
+
+// Policy is what is declared of ports. It is read-only once in use.
+type Policy struct {
+	// Opaque holds the ports whose connections are relayed without detection.
+	Opaque ports.Set
+	// Own holds the ports the proxy itself listens on.
+	Own ports.Set
+	// Local reports whether an address is this machine's own.
+	Local func(netip.Addr) bool
+}
+
+// DefaultOpaque is Linkerd's list: SMTP, MySQL, Galera SST, PostgreSQL, Redis,
+// Elasticsearch transport, memcached.
+func DefaultOpaque() ports.Set { return ports.Of(25, 587, 3306, 4444, 5432, 6379, 9300, 11211) }
+
+// Kind is what is declared of a destination port: Opaque or Unknown.
+func (p *Policy) Kind(port uint16) protocol.Kind {
+	if p.Opaque.Contains(port) {
+		return protocol.Opaque
+	}
+	return protocol.Unknown
+}
+
+// Loop reports whether connecting to dst would reach the proxy itself: one of
+// its own ports on any local address.
+func (p *Policy) Loop(dst netip.AddrPort) bool {
+	return p.Own.Contains(dst.Port()) && p.Local(dst.Addr())
+}

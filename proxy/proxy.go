@@ -1,0 +1,254 @@
+// Package proxy composes the rooms below it into a running proxy: listeners,
+// event loops, a forwarder for each direction, metrics and the admin server.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshctl/meshctl/internal/listen"
+	"github.com/meshctl/meshctl/proxy/admin"
+	"github.com/meshctl/meshctl/proxy/conn"
+	"github.com/meshctl/meshctl/proxy/detect"
+	"github.com/meshctl/meshctl/proxy/forward"
+	"github.com/meshctl/meshctl/proxy/inbound"
+	"github.com/meshctl/meshctl/proxy/metrics"
+	"github.com/meshctl/meshctl/proxy/outbound"
+	"github.com/meshctl/meshctl/proxy/policy"
+)
+
+// sweepMetrics is how often series that nothing uses are dropped.
+const sweepMetrics = time.Minute
+
+// Proxy is a proxy whose listeners are open. Run serves them.
+type Proxy struct {
+	cfg       Config
+	sockets   listen.Sockets
+	metrics   *metrics.Metrics
+	loops     []*conn.Loop
+	inbound   *forward.Forwarder
+	outbound  *forward.Forwarder
+	listeners []*conn.Listener // of loops[i], several a loop
+	admin     *admin.Admin
+	shutdown  chan struct{} // POST /shutdown
+	once      sync.Once
+}
+
+// New opens the listeners. On an error nothing stays open.
+func New(cfg Config) (p *Proxy, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	p = &Proxy{cfg: cfg, shutdown: make(chan struct{}), sockets: listen.Sockets{}}
+	defer func() {
+		if err != nil {
+			p.sockets.Close()
+		}
+	}()
+	if err := p.open(); err != nil {
+		return nil, err
+	}
+	p.metrics = metrics.New(metrics.Config{Version: cfg.Version})
+	for range runtime.GOMAXPROCS(0) {
+		l, err := conn.NewLoop()
+		if err != nil {
+			return nil, err
+		}
+		p.loops = append(p.loops, l)
+	}
+	p.route()
+	p.admin, err = admin.New(p.adminConfig())
+	return p, err
+}
+
+// open takes over what was handed over and listens on the rest.
+func (p *Proxy) open() error {
+	for name, addrs := range map[string][]netip.AddrPort{
+		listen.Inbound: p.cfg.InboundListen, listen.Outbound: p.cfg.OutboundListen, listen.Admin: p.cfg.AdminListen,
+	} {
+		if fds := p.cfg.Inherited[name]; len(fds) > 0 {
+			p.sockets[name] = fds
+			continue
+		}
+		if len(addrs) == 0 {
+			continue
+		}
+		skipped, err := p.sockets.Open(name, addrs)
+		if err != nil {
+			return err
+		}
+		for _, a := range skipped {
+			p.cfg.Log.Warn("no such address here: not listening on it", "addr", a)
+		}
+	}
+	return nil
+}
+
+// route sets up what decides about connections.
+func (p *Proxy) route() {
+	locals := &conn.Locals{}
+	declared := &policy.Policy{Opaque: p.cfg.OpaquePorts, Own: p.cfg.own(), Local: locals.Has}
+	memory := &detect.Memory{}
+	fc := forward.Config{
+		DetectTimeout: p.cfg.DetectTimeout, EarlyDialAfter: p.cfg.EarlyDialAfter, ConnectTimeout: p.cfg.ConnectTimeout,
+		IdleTimeout: p.cfg.IdleTimeout, HalfCloseTimeout: p.cfg.HalfCloseTimeout,
+		MaxDetecting: p.cfg.MaxDetecting, FixedTarget: p.cfg.FixedTarget,
+	}
+	p.inbound = forward.New(fc, metrics.Inbound, inbound.New(declared), p.metrics, p.cfg.Log, memory, p.loops)
+	p.outbound = forward.New(fc, metrics.Outbound, outbound.New(declared), p.metrics, p.cfg.Log, memory, p.loops)
+}
+
+// Run serves until ctx ends or a shutdown is asked for, then drains: listeners
+// close, HTTP connections close after the exchange they are in, others may end
+// by themselves within the grace period. now ends the drain at once. It returns
+// nil after a drain, however it ended.
+func (p *Proxy) Run(ctx context.Context, now <-chan struct{}) error {
+	if err := p.accept(); err != nil {
+		return err
+	}
+	failed := make(chan error, len(p.loops)+1)
+	var running sync.WaitGroup
+	for _, l := range p.loops {
+		running.Go(func() {
+			if err := l.Run(); err != nil {
+				failed <- err
+			}
+		})
+	}
+	stopAdmin, err := p.serveAdmin(failed)
+	if err == nil {
+		p.cfg.Log.Info("proxy ready", "inbound", p.cfg.InboundListen, "outbound", p.cfg.OutboundListen,
+			"admin", p.cfg.AdminListen, "opaque_ports", p.cfg.OpaquePorts.String())
+		err = p.serve(ctx, now, failed)
+		stopAdmin()
+	}
+	for _, l := range p.loops {
+		l.Stop()
+	}
+	running.Wait()
+	return err
+}
+
+// serve waits for the end, and drains.
+func (p *Proxy) serve(ctx context.Context, now <-chan struct{}, failed <-chan error) error {
+	sweep := time.NewTicker(sweepMetrics)
+	defer sweep.Stop()
+	for {
+		select {
+		case t := <-sweep.C:
+			p.metrics.Sweep(t)
+			continue
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+		case <-p.shutdown:
+		}
+		p.drain(now)
+		return nil
+	}
+}
+
+// accept shares every listening socket among all loops.
+func (p *Proxy) accept() error {
+	for name, to := range map[string]*forward.Forwarder{listen.Inbound: p.inbound, listen.Outbound: p.outbound} {
+		for _, fd := range p.sockets[name] {
+			for i, l := range p.loops {
+				if i > 0 {
+					dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+					if err != nil {
+						return fmt.Errorf("sharing a listener: %w", err)
+					}
+					fd = dup
+				}
+				ln, err := l.Listen(fd, p.loops, to)
+				if err != nil {
+					return err
+				}
+				p.listeners = append(p.listeners, ln)
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Proxy) serveAdmin(failed chan<- error) (stop func(), err error) {
+	var servers sync.WaitGroup
+	for _, fd := range p.sockets[listen.Admin] {
+		file := os.NewFile(uintptr(fd), "admin")
+		l, err := net.FileListener(file)
+		file.Close()
+		if err != nil {
+			return nil, fmt.Errorf("opening the admin listener: %w", err)
+		}
+		servers.Go(func() {
+			if err := p.admin.Serve(l); err != nil && !errors.Is(err, net.ErrClosed) {
+				failed <- fmt.Errorf("serving admin requests: %w", err)
+			}
+		})
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = p.admin.Shutdown(ctx) // what is left after a second is cut by the end of the process
+		servers.Wait()
+	}, nil
+}
+
+// drain waits until no connection is left, the grace period is over, or now.
+func (p *Proxy) drain(now <-chan struct{}) {
+	started := time.Now()
+	p.metrics.SetDraining(true)
+	p.cfg.Log.Info("draining", "connections", p.Open(), "grace_period", p.cfg.ShutdownGracePeriod)
+	p.stopAccepting()
+	p.inbound.Drain()
+	p.outbound.Drain()
+	grace := time.NewTimer(p.cfg.ShutdownGracePeriod)
+	defer grace.Stop()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+			if p.Open() == 0 {
+				p.cfg.Log.Info("drained", "took", time.Since(started))
+				return
+			}
+		case <-grace.C:
+			p.cfg.Log.Warn("graceful shutdown did not complete in time: closing what is left",
+				"grace_period", p.cfg.ShutdownGracePeriod, "connections", p.Open())
+			return
+		case <-now:
+			p.cfg.Log.Warn("second signal: closing what is left", "connections", p.Open())
+			return
+		}
+	}
+}
+
+// stopAccepting closes the listeners, each on its loop's goroutine, and returns
+// when all are closed.
+func (p *Proxy) stopAccepting() {
+	var closed sync.WaitGroup
+	for i, ln := range p.listeners {
+		closed.Add(1)
+		if !p.loops[i%len(p.loops)].Post(func() { defer closed.Done(); ln.Close() }) {
+			closed.Done()
+		}
+	}
+	closed.Wait()
+}
+
+// Open is the number of connections being served.
+func (p *Proxy) Open() int { return p.inbound.Open() + p.outbound.Open() }
+
+// Shutdown begins to drain, as the end of Run's context does. Asking again
+// changes nothing.
+func (p *Proxy) Shutdown() { p.once.Do(func() { close(p.shutdown) }) }

@@ -1,0 +1,60 @@
+package proxy
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/meshctl/meshctl/proxy/admin"
+)
+
+// settings is the effective configuration as /config shows it; times are
+// written as --flags take them.
+type settings struct {
+	Version             string           `json:"version"`
+	InboundListen       []netip.AddrPort `json:"inbound_listen"`
+	OutboundListen      []netip.AddrPort `json:"outbound_listen"`
+	AdminListen         []netip.AddrPort `json:"admin_listen"`
+	OpaquePorts         string           `json:"opaque_ports"`
+	DetectTimeout       string           `json:"detect_timeout"`
+	EarlyDialAfter      string           `json:"early_dial_after"`
+	ConnectTimeout      string           `json:"connect_timeout"`
+	IdleTimeout         string           `json:"idle_timeout"`
+	HalfCloseTimeout    string           `json:"half_close_timeout"`
+	MaxDetecting        int              `json:"max_detecting"`
+	ShutdownGracePeriod string           `json:"shutdown_grace_period"`
+}
+
+func (c Config) settings() settings {
+	d := time.Duration.String
+	return settings{
+		Version: c.Version, InboundListen: c.InboundListen, OutboundListen: c.OutboundListen, AdminListen: c.AdminListen,
+		OpaquePorts: c.OpaquePorts.String(), DetectTimeout: d(c.DetectTimeout), EarlyDialAfter: d(c.EarlyDialAfter),
+		ConnectTimeout: d(c.ConnectTimeout), IdleTimeout: d(c.IdleTimeout), HalfCloseTimeout: d(c.HalfCloseTimeout),
+		MaxDetecting: c.MaxDetecting, ShutdownGracePeriod: d(c.ShutdownGracePeriod),
+	}
+}
+
+func (p *Proxy) adminConfig() admin.Config {
+	return admin.Config{
+		Metrics:     p.metrics.Handler(p.cfg.Log),
+		Ready:       func() bool { return true }, // it answers only once all listeners are open
+		Log:         p.cfg.Log,
+		Connections: p.connections(),
+		Settings:    p.cfg.settings(),
+		Shutdown:    p.Shutdown,
+		Profiles:    p.cfg.Pprof,
+	}
+}
+
+// connections collects first and yields then, so that a slow reader holds no loop up.
+func (p *Proxy) connections() iter.Seq[admin.Connection] {
+	return func(yield func(admin.Connection) bool) {
+		for _, c := range slices.Concat(p.inbound.Connections(), p.outbound.Connections()) {
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
