@@ -80,11 +80,19 @@ func (c Config) checkSkippedPorts() *FieldError {
 			port uint16
 		}{{"inbound", c.InboundPort}, {"outbound", c.OutboundPort}} {
 			if r, ok := list.ports.Find(own.port); ok {
-				return &FieldError{list.field, fmt.Sprintf("%s covers %d, the proxy's own %s port", r, own.port, own.name)}
+				return &FieldError{list.field, covers(r, own.port) + " the proxy's own " + own.name + " port"}
 			}
 		}
 	}
 	return nil
+}
+
+// covers begins the sentence about a list item that holds port.
+func covers(item ports.Range, port uint16) string {
+	if item.Lo == item.Hi {
+		return fmt.Sprintf("%d is", port)
+	}
+	return fmt.Sprintf("%s covers %d,", item, port)
 }
 
 func (c Config) checkSubnets() *FieldError {
