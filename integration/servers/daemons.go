@@ -18,7 +18,7 @@ match from any for any action "drop"
 `, p.host(), p.port()))
 	// Its control socket and spool have fixed places: it gets its own, in a mount
 	// namespace that goes with it.
-	start(t, p, "sh", "-ec", `mount --make-rprivate /
+	serve(t, p, "sh", "-ec", `mount --make-rprivate /
 mount -t tmpfs -o mode=755 none /run
 mount -t tmpfs -o mode=755 none /var/spool
 exec smtpd -d -F -f "$0"`, conf)
@@ -35,7 +35,7 @@ func SSH(t testing.TB, p Place) (hostKey string) {
 	}
 	conf := write(t, dir, "sshd_config", fmt.Sprintf(
 		"ListenAddress %s\nHostKey %s\nPidFile none\nUsePAM no\nMaxStartups 100\n", p.Addr, key))
-	start(t, p, "sh", "-ec", `mount --make-rprivate /
+	serve(t, p, "sh", "-ec", `mount --make-rprivate /
 mount -t tmpfs -o mode=755 none /run
 mkdir -m 755 /run/sshd
 exec /usr/sbin/sshd -D -e -f "$0"`, conf)
@@ -56,7 +56,7 @@ http {
   server { listen %[2]s; default_type text/plain; %[3]s }
 }
 `, dir, listen, locations))
-	start(t, p, "nginx", "-c", conf, "-e", "stderr")
+	serve(t, p, "nginx", "-c", conf, "-e", "stderr")
 }
 
 // The pages of both nginx servers.

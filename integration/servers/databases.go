@@ -11,7 +11,7 @@ import (
 func MariaDB(t testing.TB, s *Templates, p Place) {
 	t.Helper()
 	data := copyTo(t, s.mariadb, "mysql")
-	start(t, p, "mariadbd", "--no-defaults", "--user=mysql", "--datadir="+data,
+	serve(t, p, "mariadbd", "--no-defaults", "--user=mysql", "--datadir="+data,
 		"--socket="+filepath.Join(data, "s.sock"), "--pid-file="+filepath.Join(data, "pid"),
 		"--bind-address="+p.host(), "--port="+p.port(),
 		"--skip-grant-tables", "--skip-name-resolve", "--skip-log-bin", "--performance-schema=OFF",
@@ -40,26 +40,26 @@ func Postgres(t testing.TB, s *Templates, p Place, tls bool) {
 		}
 		args = append(args, "-c", "ssl=on", "-c", "ssl_cert_file="+cert, "-c", "ssl_key_file="+key)
 	}
-	start(t, p, "setpriv", args...)
+	serve(t, p, "setpriv", args...)
 }
 
 // Redis starts a Redis server that keeps nothing. The client speaks first, but a
 // subscriber's connection may stay silent for ever.
 func Redis(t testing.TB, p Place) {
 	t.Helper()
-	start(t, p, "redis-server", "--bind", p.host(), "--port", p.port(), "--protected-mode", "no",
+	serve(t, p, "redis-server", "--bind", p.host(), "--port", p.port(), "--protected-mode", "no",
 		"--save", "", "--appendonly", "no", "--dir", folder(t), "--daemonize", "no")
 }
 
 // Memcached starts a memcached with its text and binary protocols.
 func Memcached(t testing.TB, p Place) {
 	t.Helper()
-	start(t, p, "memcached", "-u", "nobody", "-l", p.host(), "-p", p.port(), "-U", "0", "-m", "16")
+	serve(t, p, "memcached", "-u", "nobody", "-l", p.host(), "-p", p.port(), "-U", "0", "-m", "16")
 }
 
 // NATS starts a NATS server, which greets with an INFO line.
 func NATS(t testing.TB, p Place) {
 	t.Helper()
 	conf := write(t, folder(t), "nats.conf", fmt.Sprintf("listen: %q\n", p.Addr))
-	start(t, p, "nats-server", "-c", conf)
+	serve(t, p, "nats-server", "-c", conf)
 }

@@ -15,7 +15,7 @@ func GRPC(t testing.TB, p Place) {
 	t.Helper()
 	s := grpc.NewServer()
 	testgrpc.RegisterTestServiceServer(s, interop.NewTestServer())
-	l := listen(t, p)
+	l := p.Net.Listen(t, p.Addr)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
@@ -32,7 +32,7 @@ func WebSocket(t testing.TB, p Place) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /echo", echo)
 	s := &http.Server{Handler: mux}
-	l := listen(t, p)
+	l := p.Net.Listen(t, p.Addr)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {

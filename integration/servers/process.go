@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -20,73 +19,102 @@ import (
 // startWithin bounds a server's start; MariaDB on a busy machine is the slowest.
 const startWithin = 30 * time.Second
 
-// process is a server's program, running.
-type process struct {
-	name string
+// Process is a program of a test, running. It ends with the test.
+type Process struct {
 	cmd  *exec.Cmd
 	log  string        // file with all it prints
 	gone chan struct{} // closed when it has ended
 }
 
-// start runs a program inside p's namespace and returns once p answers. The test
-// fails if that takes too long or the program ends first.
-func start(t testing.TB, p Place, name string, args ...string) {
+// Start starts cmd in a session of its own, with its output in a log. The process
+// is killed when the test ends or when the test binary is.
+func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
-	s := launch(t, p, name, args...)
-	if err := s.wait(p); err != nil {
-		t.Fatalf("starting %s on %s: %v\n%s", name, p.Addr, err, tail(s.log))
-	}
-}
-
-// launch runs a program in a PID namespace of its own: when its first process
-// dies the kernel ends all the others (pid_namespaces(7)), whatever sessions and
-// users they have gone to.
-func launch(t testing.TB, p Place, name string, args ...string) *process {
-	t.Helper()
-	log := filepath.Join(folder(t), "log")
-	out, err := os.Create(log)
+	p := &Process{cmd: cmd, log: filepath.Join(folder(t), "log"), gone: make(chan struct{})}
+	out, err := os.Create(p.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	s := &process{name: name, log: log, gone: make(chan struct{})}
-	s.cmd = p.Net.Command(context.Background(), name, args...)
-	s.cmd.Stdout, s.cmd.Stderr = out, out
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setsid:     true,
-		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+	cmd.Stdout, cmd.Stderr = out, out
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	end := reaper(t)
-	if err := s.cmd.Start(); err != nil {
-		t.Fatalf("starting %s: %v", name, err)
+	cmd.SysProcAttr.Setsid = true
+	w := newWatcher(t)
+	if err := cmd.Start(); err != nil {
+		w.dismiss(t)
+		t.Fatalf("starting %s: %v", cmd, err)
 	}
-	go s.join()
-	end.watch(s.cmd.Process.Pid)
+	go p.join()
+	w.watch(cmd.Process.Pid)
 	t.Cleanup(func() {
-		s.cmd.Process.Kill()
-		<-s.gone
-		end.dismiss(t)
+		p.Signal(syscall.SIGKILL)
+		<-p.gone
+		w.dismiss(t)
 	})
-	return s
+	return p
 }
 
-// join waits for the program's end; launch's cleanup waits for it in turn.
-func (s *process) join() {
-	s.cmd.Wait()
-	close(s.gone)
+// join waits for the program's end; the cleanup of Start waits for it in turn.
+func (p *Process) join() {
+	p.cmd.Wait()
+	close(p.gone)
 }
 
-// wait returns when p accepts a connection.
-func (s *process) wait(p Place) error {
+// PID is the number of the process, for /proc.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal to the process, if it is still there.
+func (p *Process) Signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// Gone is closed when the process has ended.
+func (p *Process) Gone() <-chan struct{} { return p.gone }
+
+// State is how the process ended, once it has.
+func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
+
+// Log is the end of what the process has printed.
+func (p *Process) Log() string {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}
+
+// launch runs a program inside the namespace of at, and inside a PID and a mount
+// namespace of its own: when its first process dies the kernel ends all the others
+// (pid_namespaces(7)), whatever sessions and users they have gone to.
+func launch(t testing.TB, at Place, name string, args ...string) *Process {
+	t.Helper()
+	cmd := at.Net.Command(context.Background(), name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	return Start(t, cmd)
+}
+
+// serve launches a program and returns once it answers. The test fails if that
+// takes too long or the program ends first.
+func serve(t testing.TB, at Place, name string, args ...string) {
+	t.Helper()
+	p := launch(t, at, name, args...)
+	if err := p.answers(at); err != nil {
+		t.Fatalf("starting %s on %s: %v\n%s", name, at.Addr, err, p.Log())
+	}
+}
+
+// answers returns when a connection to at is accepted.
+func (p *Process) answers(at Place) error {
 	deadline := time.After(startWithin)
 	for {
-		conn, err := p.Net.Dial(lab.Owner{}, netip.AddrPort{}, p.Addr, time.Second)
+		conn, err := at.Net.Dial(lab.Owner{}, netip.AddrPort{}, at.Addr, time.Second)
 		if err == nil {
 			return conn.Close()
 		}
 		select {
-		case <-s.gone:
-			return fmt.Errorf("%s ended: %v", s.name, s.cmd.ProcessState)
+		case <-p.gone:
+			return fmt.Errorf("ended: %v", p.State())
 		case <-deadline:
 			return fmt.Errorf("no answer within %s: %w", startWithin, err)
 		case <-time.After(20 * time.Millisecond):
@@ -100,7 +128,7 @@ type watcher struct {
 	in  io.WriteCloser
 }
 
-func reaper(t testing.TB) *watcher {
+func newWatcher(t testing.TB) *watcher {
 	t.Helper()
 	w := &watcher{cmd: exec.Command("/bin/sh", "-c", `read pid && { read done || kill -9 "$pid"; }`)}
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C does not reach it
@@ -120,25 +148,9 @@ func (w *watcher) watch(pid int) { fmt.Fprintln(w.in, pid) }
 // dismiss tells the shell that the process is gone already: its number may be
 // another's by now.
 func (w *watcher) dismiss(t testing.TB) {
-	fmt.Fprintln(w.in, "done")
+	fmt.Fprint(w.in, "none\ndone\n")
 	w.in.Close()
 	if err := w.cmd.Wait(); err != nil {
 		t.Errorf("ending the watcher: %v", err)
 	}
-}
-
-// tail is the end of a log, for a message.
-func tail(file string) string {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	return strings.Join(lines[max(0, len(lines)-15):], "\n")
-}
-
-// listen opens a listener at p for a server that is part of the test binary.
-func listen(t testing.TB, p Place) net.Listener {
-	t.Helper()
-	return p.Net.Listen(t, p.Addr)
 }

@@ -68,7 +68,7 @@ func TestAServerGoesWithAKilledTest(t *testing.T) {
 	if os.Getenv("SERVERS_HANG") != "" {
 		net := lab.Pair(t)
 		p := launch(t, At(net.Peer, lab.PeerV4, 7000), "sleep", "60")
-		fmt.Println("PID", p.cmd.Process.Pid)
+		fmt.Println("PID", p.PID())
 		time.Sleep(time.Minute)
 	}
 	child := exec.Command(os.Args[0], "-test.run=^TestAServerGoesWithAKilledTest$")
