@@ -4,7 +4,7 @@ package detect
 // safe as the value of a metric's label.
 type Reason uint8
 
-// The reasons. Sniff and AtEnd give the first five; the others belong to the
+// The reasons. Sniff and AtEnd give those down to ReasonEOF; the others belong to the
 // loop around them, and stand here so that all are on one page.
 const (
 	ReasonUnknown     Reason = iota // not said: nothing is decided yet

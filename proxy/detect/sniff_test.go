@@ -243,14 +243,14 @@ func TestReasonsTellHowItWasDecided(t *testing.T) {
 
 func TestReasonsHaveDistinctWords(t *testing.T) {
 	had := map[string]Reason{}
-	for r := ReasonUnknown; r <= ReasonDeclared; r++ {
+	for r := ReasonUnknown; r.String() != "unknown" || r == ReasonUnknown; r++ {
 		if other, ok := had[r.String()]; ok {
 			t.Errorf("%d and %d are both %q", r, other, r)
 		}
 		had[r.String()] = r
 	}
-	if got := (ReasonDeclared + 1).String(); got != "unknown" {
-		t.Errorf("a reason that does not exist is %q", got)
+	if len(had) < 10 {
+		t.Errorf("%d reasons: one before the last has no word", len(had))
 	}
 }
 
