@@ -10,6 +10,7 @@ import (
 // take no lock, a writer replaces the whole map.
 type cells[K comparable, V any] struct {
 	build func() *V
+	limit *limit
 
 	current atomic.Pointer[map[K]*V]
 	mu      sync.Mutex // of writers
@@ -23,9 +24,9 @@ func (c *cells[K, V]) all() map[K]*V {
 	return nil
 }
 
-// get returns the cell of k. If there is none it is made, or, when l has no
+// get returns the cell of k. If there is none it is made, or, when the limit has no
 // room for it, the cell of fold is returned, which is outside the limit.
-func (c *cells[K, V]) get(k, fold K, l *limit) *V {
+func (c *cells[K, V]) get(k, fold K) *V {
 	if v := c.all()[k]; v != nil {
 		return v
 	}
@@ -35,7 +36,7 @@ func (c *cells[K, V]) get(k, fold K, l *limit) *V {
 	if v := now[k]; v != nil {
 		return v
 	}
-	if k != fold && !l.admit(len(now)) {
+	if k != fold && !c.limit.admit(len(now)) {
 		if v := now[fold]; v != nil {
 			return v
 		}
@@ -70,4 +71,11 @@ func (l *limit) admit(n int) bool {
 	}
 	l.lost.Add(1)
 	return false
+}
+
+// room is the limits of the families that have a label from the response.
+type room struct{ responses, latencies limit }
+
+func (r *room) set(limit int) {
+	r.responses.max, r.latencies.max = int64(limit), int64(limit)
 }

@@ -70,8 +70,8 @@ func (m *Metrics) collectFoldings(send sender) {
 	}{
 		{"tcp", m.tcp.foldings()},
 		{"http", m.http.foldings()},
-		{"response", m.responses.lost.Load()},
-		{"latency", m.latencies.lost.Load()},
+		{"response", m.room.responses.lost.Load() + m.foldedRoom.responses.lost.Load()},
+		{"latency", m.room.latencies.lost.Load() + m.foldedRoom.latencies.lost.Load()},
 		{"event", events},
 	} {
 		send.counter(m.page.seriesFolded, f.n, labels{}.with("family", f.family))

@@ -25,10 +25,14 @@ func (k httpKey) fold() httpKey {
 type ResponseLabels struct {
 	Status     int    // HTTP status, 100 to 999; anything else is no status (the exchange failed before one came)
 	GRPC       bool   // the request was gRPC: GRPCStatus says how it went
-	GRPCStatus int    // grpc-status, 0 to 16; -1 if it is missing, which is a failure counted apart
+	GRPCStatus int    // grpc-status, 0 to 16; -1 if it is missing, counted apart unless Err says why
 	Success    bool   // classification
 	Err        string // "" or a word of the observer's: reset, cancel, eof ...
 }
+
+// cut reports whether the exchange ended before a grpc-status could come: it is
+// then not the server that forgot it.
+func (r ResponseLabels) cut() bool { return r.Err != "" && r.GRPCStatus == grpcMissing }
 
 // HTTP counts the requests of one direction, target and TLS state. It is shared
 // by their connections and safe for concurrent use. Request and Response are
@@ -53,8 +57,12 @@ func (m *Metrics) HTTP(d Direction, dst netip.AddrPort, tls TLSLabels) *HTTP {
 
 func (m *Metrics) newHTTP(k httpKey) *HTTP {
 	h := &HTTP{key: k, owner: m}
-	h.responses.build = func() *atomic.Uint64 { return new(atomic.Uint64) }
-	h.latencies.build = m.newLatency
+	l := &m.room
+	if k.folded() {
+		l = &m.foldedRoom
+	}
+	h.responses.build, h.responses.limit = newCounter, &l.responses
+	h.latencies.build, h.latencies.limit = m.newLatency, &l.latencies
 	return h
 }
 
@@ -69,14 +77,16 @@ func (h *HTTP) Request() { h.requests.Add(1) }
 // without hasLatency no latency is recorded.
 func (h *HTTP) Response(r ResponseLabels, latency time.Duration, hasLatency bool) {
 	k := toResponseKey(r)
-	h.responses.get(k, k.fold(), &h.owner.responses).Add(1)
+	h.responses.get(k, k.fold()).Add(1)
 	if hasLatency {
-		h.latencies.get(k.status, statusOther, &h.owner.latencies).observe(latency)
+		h.latencies.get(k.status, statusOther).observe(latency)
 	}
-	if r.GRPC && r.GRPCStatus == grpcMissing {
+	if r.GRPC && r.GRPCStatus == grpcMissing && !r.cut() {
 		h.owner.grpcStatusMissing.Add(1)
 	}
 }
+
+func newCounter() *atomic.Uint64 { return new(atomic.Uint64) }
 
 func (m *Metrics) newLatency() *histogram {
 	h := newHistogram(&m.page.latencyBounds)
@@ -113,15 +123,15 @@ func statusLabel(status uint16) string {
 }
 
 // dropped gives the room of h's label sets back.
-func (m *Metrics) dropped(h *HTTP) {
+func dropped(h *HTTP) {
 	for k := range h.responses.all() {
 		if k != k.fold() {
-			m.responses.live.Add(-1)
+			h.responses.limit.live.Add(-1)
 		}
 	}
 	for status := range h.latencies.all() {
 		if status != statusOther {
-			m.latencies.live.Add(-1)
+			h.latencies.limit.live.Add(-1)
 		}
 	}
 }

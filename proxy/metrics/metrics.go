@@ -77,12 +77,12 @@ type Metrics struct {
 	cfg  Config
 	page *page
 
-	tcp       *table[tcpKey, *TCP]
-	http      *table[httpKey, *HTTP]
-	responses limit
-	latencies limit
-	durations [2][2]histogram // connection durations by direction and peer
-	sni       *names
+	tcp        *table[tcpKey, *TCP]
+	http       *table[httpKey, *HTTP]
+	room       room            // for what statuses add to targets
+	foldedRoom room            // the same for targets that are folded, so that they keep their statuses
+	durations  [2][2]histogram // connection durations by direction and peer
+	sni        *names
 
 	detectDuration [2]histogram
 	tallies
@@ -100,7 +100,8 @@ func New(cfg Config) *Metrics {
 	m := &Metrics{cfg: cfg, page: newPage(), sni: newNames(cfg.MaxSNI)}
 	m.tcp = newTable(cfg.MaxSeries, m.newTCP)
 	m.http = newTable(cfg.MaxSeries, m.newHTTP)
-	m.responses.max, m.latencies.max = int64(cfg.MaxSeries), int64(cfg.MaxSeries)
+	m.room.set(cfg.MaxSeries)
+	m.foldedRoom.set(4 * perTarget) // four words for TLS, at most, fold apart
 	for d := range m.durations {
 		for p := range m.durations[d] {
 			m.durations[d][p] = newHistogram(&m.page.latencyBounds)
@@ -117,7 +118,7 @@ func New(cfg Config) *Metrics {
 func (m *Metrics) Sweep(now time.Time) {
 	before := now.Add(-m.cfg.IdleAfter)
 	m.tcp.sweep(before, nil)
-	m.http.sweep(before, m.dropped)
+	m.http.sweep(before, dropped)
 	m.detect.sweep(now, before)
 	m.sni.keep(m.liveSNI())
 }

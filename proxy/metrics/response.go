@@ -25,11 +25,12 @@ func toResponseKey(r ResponseLabels) responseKey {
 	if r.Status >= 100 && r.Status <= 999 {
 		k.status = uint16(r.Status)
 	}
-	if r.GRPC {
+	switch {
+	case !r.GRPC, r.cut():
+	case r.GRPCStatus >= grpcMissing && r.GRPCStatus <= 16:
+		k.grpc = int8(r.GRPCStatus)
+	default:
 		k.grpc = grpcOther
-		if r.GRPCStatus >= grpcMissing && r.GRPCStatus <= 16 {
-			k.grpc = int8(r.GRPCStatus)
-		}
 	}
 	return k
 }
