@@ -49,9 +49,9 @@ func (c Config) inboundRules() []Rule {
 // proxy must not be redirected to itself.
 func (c Config) outboundRules() []Rule {
 	var l list
-	l.add("proxy-uid", "the proxy's own connections are not redirected to itself", Match{UID: &c.ProxyUID}, Return)
+	l.add("proxy-uid", "connections of the proxy are not redirected to itself", Match{UID: &c.ProxyUID}, Return)
 	if c.ProxyGID != nil {
-		l.add("proxy-gid", "connections of the proxy's group are not redirected", Match{GID: c.ProxyGID}, Return)
+		l.add("proxy-gid", "connections of the proxy group are not redirected", Match{GID: c.ProxyGID}, Return)
 	}
 	l.add("loopback", "connections inside this namespace stay inside it", Match{Loopback: true}, Return)
 	l.add("skip-outbound-ports", "connections to a skipped port go straight to the server",

@@ -70,7 +70,7 @@ func TestEveryRuleCanBeWritten(t *testing.T) {
 				}
 				seen[r.ID] = true
 				comment := p.Comments(c)[i]
-				if len(comment) > 127 || len(r.Why) > 80 || strings.ContainsAny(comment, "\"\\\n") {
+				if len(comment) > 127 || len(r.Why) > 80 || strings.ContainsAny(comment, "\"'\\\n") {
 					t.Errorf("%s: comment of %d bytes, why of %d: %s", r.ID, len(comment), len(r.Why), comment)
 				}
 				wantHash := ""

@@ -25,8 +25,8 @@ const (
 // Comments returns what the kernel keeps beside each rule of c, a chain of p:
 // the rule's ID and its reason, "loopback: connections inside ...". The last
 // one ends in " [plan 0123456789ab]", so that a chain in the kernel tells which
-// plan it is of. No comment is longer than 127 bytes, or holds a quote or a
-// backslash: nft(8) takes 128 at most, and neither language escapes alike.
+// plan it is of. No comment is longer than 127 bytes or holds a quote or a
+// backslash: nft(8) takes 128 at most, and iptables-save escapes those.
 func (p Plan) Comments(c Chain) []string {
 	out := make([]string, len(c.Rules))
 	for i, r := range c.Rules {
