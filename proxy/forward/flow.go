@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"log/slog"
 	"net/netip"
 	"syscall"
 	"time"
@@ -60,7 +61,7 @@ type flow struct {
 	started    time.Duration
 	last       time.Duration // something passed
 	bytes      [2]uint64     // read from each side
-	fd         int           // of the client, until attached
+	fd         int           // of the client; -1 once src has it
 	phase      phase
 	link       link
 	kind       protocol.Kind
@@ -89,12 +90,11 @@ func (fl *flow) begin() {
 	fl.srcTCP.Open()
 	ln.add(fl)
 	fl.counted = true
-	fd := fl.fd
-	if err := ln.loop.Attach(&fl.src, fd, fl); err != nil {
-		closeFD(fd)
+	if err := ln.loop.Attach(&fl.src, fl.fd, fl); err != nil {
 		fl.end(l4.Client, toErrno(err))
 		return
 	}
+	fl.fd = -1
 	if fl.route.Kind != protocol.Unknown {
 		fl.kind, fl.reason = fl.route.Kind, detect.ReasonDeclared
 		fl.recordDeclared()
@@ -140,7 +140,7 @@ func (fl *flow) Expired(t *conn.Timer) {
 func (fl *flow) Panicked(v any, stack []byte) {
 	f := fl.lane.forwarder
 	f.metrics.Panic()
-	f.log.Error("panic in a connection", "client", fl.client, "orig_dst", fl.route.Target, "err", v, "stack", string(stack))
+	fl.lane.log(slog.LevelError, "panic in a connection", fl.about(slog.Any("err", v), slog.String("stack", string(stack)))...)
 	if fl.phase != over {
 		fl.end(l4.Client, unix.EIO)
 	}
@@ -169,6 +169,10 @@ func (fl *flow) over(from l4.Side, err syscall.Errno) {
 	loop.Cancel(&fl.dialTimer)
 	fl.doneWaiting()
 	fl.recordEnd(from, err)
+	if fl.fd >= 0 {
+		closeFD(fl.fd)
+		fl.fd = -1
+	}
 	if fl.counted {
 		fl.lane.remove(fl)
 	} else {

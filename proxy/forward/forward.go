@@ -128,6 +128,7 @@ type lane struct {
 	first     *flow
 	draining  bool
 	sweeping  conn.Timer
+	lines     budget
 	open      atomic.Int64
 }
 

@@ -1,8 +1,11 @@
 package forward
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -34,10 +37,9 @@ func (fl *flow) refuse(dst netip.AddrPort, err error) {
 		reason = r.Reason
 	}
 	f.metrics.Refused(f.direction, reason)
-	f.log.Warn("connection refused", "client", fl.client, "orig_dst", dst, "reason", reason, "err", err)
-	closeFD(fl.fd)
-	fl.phase = over
-	fl.lane.loop.AddLoad(-1)
+	fl.route.Target = dst
+	fl.lane.log(slog.LevelWarn, "connection refused", fl.about(slog.String("reason", reason), slog.Any("err", err))...)
+	fl.over(l4.Client, 0)
 }
 
 // recordDeclared counts a connection that nothing had to be found out about.
@@ -81,23 +83,23 @@ func (fl *flow) recordDetected() {
 	f := fl.lane.forwarder
 	f.metrics.DetectedName(f.direction, fl.detected)
 	if fl.reason == detect.ReasonTimeout || fl.reason == detect.ReasonServerFirst {
-		f.log.Debug("opaque payload recognized", "orig_dst", fl.route.Target, "protocol", fl.detected)
+		fl.lane.log(slog.LevelDebug, "opaque payload recognized", fl.about(slog.String("protocol", fl.detected))...)
 	}
 }
 
 func (fl *flow) logTimeout() {
 	f := fl.lane.forwarder
 	shown := fl.head[:min(len(fl.head), shownHead)]
-	f.log.Info("protocol detection timed out after "+f.cfg.DetectTimeout.String(),
-		"client", fl.client, "orig_dst", fl.route.Target, "bytes_in", len(fl.head), "seen", hexBytes(shown),
-		"hint", "declare the port opaque or skip it to avoid the wait")
+	fl.lane.log(slog.LevelInfo, "protocol detection timed out after "+f.cfg.DetectTimeout.String(), fl.about(
+		slog.Int("bytes_in", len(fl.head)), slog.String("seen", strconv.QuoteToASCII(string(shown))),
+		slog.String("hint", "declare the port opaque, or skip it, to avoid the wait"))...)
 }
 
 func (fl *flow) recordDialFailed(e syscall.Errno) {
 	f := fl.lane.forwarder
 	f.metrics.TCPError(f.direction, "i/o")
-	f.log.Warn("connecting to the target failed", "client", fl.client, "orig_dst", fl.route.Target,
-		"protocol", fl.kind.String(), "reason", fl.reason.String(), "err", e)
+	fl.lane.log(slog.LevelWarn, "connecting to the target failed", fl.about(slog.String("protocol", fl.kind.String()),
+		slog.String("reason", fl.reason.String()), slog.Any("err", e))...)
 }
 
 func (fl *flow) recordEnd(from l4.Side, err syscall.Errno) {
@@ -116,9 +118,10 @@ func (fl *flow) recordEnd(from l4.Side, err syscall.Errno) {
 	if fl.http != nil {
 		fl.http.Release()
 	}
-	if f.log.Enabled(nil, -4) {
-		f.log.Debug("connection closed", "client", fl.client, "orig_dst", fl.route.Target, "protocol", fl.kind.String(),
-			"reason", fl.reason.String(), "bytes_in", fl.bytes[l4.Client], "bytes_out", fl.bytes[l4.Server], "took", took, "err", name, "broke", sideName(from, err))
+	if f.log.Enabled(context.Background(), slog.LevelDebug) { // spares the attributes
+		fl.lane.log(slog.LevelDebug, "connection closed", fl.about(slog.String("protocol", fl.kind.String()),
+			slog.String("reason", fl.reason.String()), slog.Uint64("bytes_in", fl.bytes[l4.Client]), slog.Uint64("bytes_out", fl.bytes[l4.Server]),
+			slog.Duration("took", took), slog.String("err", name), slog.String("broke", sideName(from, err)))...)
 	}
 }
 
@@ -131,10 +134,9 @@ func (fl *flow) Response(r l7.Response) {
 		r.Latency, r.HasLatency)
 }
 
-// noteLost counts an observer that has just stopped reading, and lets go of
-// one that will never read again.
+// noteLost counts an observer that has just lost its way; it is not fed again.
 func (fl *flow) noteLost() {
-	if st := fl.observer.State(); st.Phase == l7.Lost && fl.kind != protocol.Opaque {
+	if st := fl.observer.State(); st.Phase == l7.Lost {
 		fl.lane.forwarder.metrics.ObserverLost(fl.kind, string(st.Reason))
 	}
 }
@@ -163,17 +165,4 @@ func sideName(s l4.Side, err syscall.Errno) string {
 	default:
 		return "server"
 	}
-}
-
-// hexBytes formats only when a log line is really written.
-type hexBytes []byte
-
-// String is the bytes in hexadecimal.
-func (b hexBytes) String() string {
-	const digits = "0123456789abcdef"
-	out := make([]byte, 0, 2*len(b))
-	for _, c := range b {
-		out = append(out, digits[c>>4], digits[c&15])
-	}
-	return string(out)
 }
