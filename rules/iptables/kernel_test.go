@@ -28,8 +28,7 @@ func TestTheKernelHoldsWhatWasWritten(t *testing.T) {
 			// legacy lists nat before mangle, nft the other way round
 			want, got := slices.Sorted(slices.Values(Lines(p, k.family))), slices.Sorted(slices.Values(found.Rules))
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s: rules wanted (-) and listed (+):
-%s", name, diff)
+				t.Errorf("%s: rules wanted (-) and listed (+):\n%s", name, diff)
 			}
 			if !found.Holds(p, k.family) {
 				t.Errorf("%s: the kernel does not hold the plan: %+v", name, found)
