@@ -2,7 +2,6 @@ package detect
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -14,23 +13,25 @@ import (
 	"github.com/meshctl/meshctl/proxy/protocol"
 )
 
-// capture is the client's end of a connection to nowhere: it keeps what is
-// written and ends every read.
-type capture struct {
+// recorded is one end of a connection whose other end has said all it will say:
+// it reads that, and keeps what is written.
+type recorded struct {
 	net.Conn
+	said  *bytes.Reader
 	wrote bytes.Buffer
 }
 
-func (c *capture) Write(b []byte) (int, error)      { return c.wrote.Write(b) }
-func (c *capture) Read([]byte) (int, error)         { return 0, io.EOF }
-func (c *capture) SetDeadline(time.Time) error      { return nil }
-func (c *capture) SetWriteDeadline(time.Time) error { return nil }
-func (c *capture) Close() error                     { return nil }
+func record(said []byte) *recorded { return &recorded{said: bytes.NewReader(said)} }
+
+func (c *recorded) Read(b []byte) (int, error)       { return c.said.Read(b) }
+func (c *recorded) Write(b []byte) (int, error)      { return c.wrote.Write(b) }
+func (c *recorded) SetWriteDeadline(time.Time) error { return nil }
+func (c *recorded) Close() error                     { return nil }
 
 // realHello is what crypto/tls sends first: one record, one ClientHello.
 func realHello(t testing.TB, cfg *tls.Config) []byte {
 	t.Helper()
-	c := &capture{}
+	c := record(nil)
 	if err := tls.Client(c, cfg).Handshake(); !errors.Is(err, io.EOF) {
 		t.Fatalf("handshake with nobody: %v", err)
 	}
@@ -186,31 +187,14 @@ func waitsToTheLastByte(t *testing.T, b []byte) {
 // handshake lets crypto/tls read sent as a server would, and returns what it
 // understood; nil if it refused.
 func handshake(sent []byte) *tls.ClientHelloInfo {
-	client, server := net.Pipe()
 	var info *tls.ClientHelloInfo
 	stop := errors.New("seen enough")
 	cfg := &tls.Config{GetConfigForClient: func(i *tls.ClientHelloInfo) (*tls.Config, error) {
 		info = i
 		return nil, stop
 	}}
-	written := make(chan struct{})
-	go feed(client, sent, written)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	tls.Server(server, cfg).HandshakeContext(ctx)
-	server.Close()
-	<-written
+	tls.Server(record(sent), cfg).Handshake()
 	return info
-}
-
-// feed writes sent, swallows the answer and closes; done says it is over.
-func feed(c net.Conn, sent []byte, done chan<- struct{}) {
-	defer close(done)
-	drained := make(chan struct{})
-	go func() { io.Copy(io.Discard, c); close(drained) }()
-	c.Write(sent)
-	c.Close()
-	<-drained
 }
 
 func TestAServerReadsTheSameNameAndProtocols(t *testing.T) {
