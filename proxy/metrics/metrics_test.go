@@ -13,9 +13,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/meshctl/meshctl/proxy/protocol"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/meshctl/meshctl/proxy/protocol"
 )
 
 var web = netip.MustParseAddrPort("10.0.0.7:8080")
