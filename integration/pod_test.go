@@ -8,7 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -30,11 +33,15 @@ type pod struct {
 	http  *http.Client // speaks to the admin port from inside
 }
 
+// proxyUID is a user of the proxies of this test run alone, so that nobody who ends
+// proxies by their usual user ends these.
+var proxyUID = strconv.Itoa(20000 + os.Getpid()%10000)
+
 // mesh runs `meshctl redirect --netns POD -- FLAGS` and returns once the proxy is
 // ready.
 func mesh(t *testing.T, n *lab.Net, flags ...string) *pod {
 	t.Helper()
-	cmd := exec.Command(meshctl, append([]string{"redirect", "--netns", n.Pod.Path(), "--"}, flags...)...)
+	cmd := exec.Command(meshctl, append([]string{"redirect", "--netns", n.Pod.Path(), "--proxy-uid", proxyUID, "--"}, flags...)...)
 	cmd.Env = lab.Environ()
 	p := &pod{Net: n, proxy: servers.Start(t, cmd)}
 	transport := &http.Transport{
@@ -76,23 +83,23 @@ type seen struct {
 	Direction, Client, Target, Protocol, Detected, Reason, SNI string
 }
 
-// connection returns what the proxy says of the open connection that a client has
-// with this local address, once it has decided about it.
-func (p *pod) connection(t *testing.T, client net.Addr) seen {
+// connection returns what the proxy says of the one connection that is open to target,
+// once it has decided about it. The client's port is no key: where many ports are
+// redirected to one, the kernel may give a second connection from it another port.
+func (p *pod) connection(t *testing.T, target netip.AddrPort) seen {
 	t.Helper()
-	var all []seen
+	var all, here []seen
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		all = nil
 		if err := json.Unmarshal(p.get(t, "/connections"), &all); err != nil {
 			t.Fatalf("/connections: %v", err)
 		}
-		for _, c := range all {
-			if c.Client == client.String() && c.Reason != "" && c.Reason != "unknown" {
-				return c
-			}
+		here = slices.DeleteFunc(slices.Clone(all), func(s seen) bool { return s.Target != target.String() })
+		if len(here) == 1 && here[0].Reason != "" && here[0].Reason != "unknown" {
+			return here[0]
 		}
 	}
-	t.Fatalf("/connections has no %s: %v\n%s", client, all, p.proxy.Log())
+	t.Fatalf("/connections has not one to %s: %v\n%s", target, all, p.proxy.Log())
 	return seen{}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ type service struct {
 	detected string
 	talk     func(t *testing.T, c client, to netip.AddrPort)
 	answers  answers // HTTP responses that talk gets, by status
+	failures float64 // those of them that are failures: 5xx, or by gRPC status
 }
 
 // speaksFirst reports whether the server does.
@@ -62,13 +64,13 @@ func services() []service {
 		{name: "ssh", port: 7008, answer: "SSH-2.0-", protocol: "opaque", detected: "ssh", talk: talkSSH,
 			start: func(t testing.TB, p servers.Place) { servers.SSH(t, p) }},
 		{name: "http1", port: 7009, hello: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", answer: "HTTP/1.1 200", protocol: "http/1",
-			talk: talkHTTP("--http1.1"), answers: httpAnswers, start: servers.HTTP1},
+			talk: talkHTTP("--http1.1"), answers: http1Answers, failures: 1, start: servers.HTTP1},
 		{name: "http2", port: 7010, hello: h2Hello, answer: "\x00\x00", protocol: "http/2",
-			talk: talkHTTP("--http2-prior-knowledge"), answers: httpAnswers, start: servers.HTTP2},
+			talk: talkHTTP("--http2-prior-knowledge"), answers: http2Answers, failures: 1, start: servers.HTTP2},
 		{name: "https", port: 7011, hello: clientHello(), answer: "\x16\x03", protocol: "tls", talk: talkHTTPS,
 			start: func(t testing.TB, p servers.Place) { servers.HTTPS(t, p) }},
 		{name: "grpc", port: 7012, hello: h2Hello, answer: "\x00\x00", protocol: "http/2", talk: talkGRPC,
-			answers: answers{"200": 3}, start: servers.GRPC},
+			answers: answers{"200": 3}, failures: 1, start: servers.GRPC},
 		{name: "websocket", port: 7013, hello: "GET /none HTTP/1.1\r\nHost: a\r\n\r\n", answer: "404 Not Found", protocol: "http/1",
 			talk: talkWebSocket, answers: answers{"101": 1}, start: servers.WebSocket},
 	}
@@ -77,29 +79,46 @@ func services() []service {
 func TestRealServersBehindTheProxy(t *testing.T) {
 	for _, direction := range []string{"outbound", "inbound"} {
 		t.Run(direction, func(t *testing.T) {
-			n := lab.Pair(t)
-			server, addr, caller := n.Peer, lab.PeerV4, client{n.Pod}
-			if direction == "inbound" {
-				server, addr, caller = n.Pod, lab.PodV4, client{n.Peer}
-			}
-			at := func(s service) servers.Place { return servers.At(server, addr, s.port) }
-			for _, s := range services() {
-				s.start(t, at(s))
-			}
-			t.Run("undeclared", func(t *testing.T) {
-				p := mesh(t, n, "--opaque-ports", "")
-				for _, s := range services() {
-					t.Run(s.name, func(t *testing.T) { undeclared(t, p, caller, direction, s, at(s).Addr) })
-				}
-			})
-			t.Run("opaque", func(t *testing.T) {
-				p := mesh(t, n, "--opaque-ports", "7000-7999")
-				for _, s := range services() {
-					t.Run(s.name, func(t *testing.T) { declared(t, p, caller, direction, s, at(s).Addr) })
-				}
-			})
+			behind(t, direction, lab.PodV4, lab.PeerV4, services())
 		})
 	}
+}
+
+func TestRealServersBehindTheProxyOverIPv6(t *testing.T) {
+	some := slices.DeleteFunc(services(), func(s service) bool {
+		return !slices.Contains([]string{"nats", "redis", "http1", "http2", "grpc"}, s.name)
+	})
+	for _, direction := range []string{"outbound", "inbound"} {
+		t.Run(direction, func(t *testing.T) {
+			behind(t, direction, lab.PodV6, lab.PeerV6, some)
+		})
+	}
+}
+
+// behind starts the services in the pod (inbound) or in the peer (outbound), and has
+// clients on the other side talk to them through the proxy.
+func behind(t *testing.T, direction string, podAddr, peerAddr netip.Addr, all []service) {
+	n := lab.Pair(t)
+	server, addr, caller := n.Peer, peerAddr, client{n.Pod}
+	if direction == "inbound" {
+		server, addr, caller = n.Pod, podAddr, client{n.Peer}
+	}
+	at := func(s service) servers.Place { return servers.At(server, addr, s.port) }
+	for _, s := range all {
+		s.start(t, at(s))
+	}
+	t.Run("undeclared", func(t *testing.T) {
+		p := mesh(t, n, "--opaque-ports", "")
+		for _, s := range all {
+			t.Run(s.name, func(t *testing.T) { undeclared(t, p, caller, direction, s, at(s).Addr) })
+		}
+	})
+	t.Run("opaque", func(t *testing.T) {
+		p := mesh(t, n, "--opaque-ports", "7000-7999")
+		for _, s := range all {
+			t.Run(s.name, func(t *testing.T) { declared(t, p, caller, direction, s, at(s).Addr) })
+		}
+	})
 }
 
 // undeclared: nothing is known of the port. A server that speaks first is found out
@@ -120,10 +139,13 @@ func undeclared(t *testing.T, p *pod, c client, direction string, s service, to 
 	for code := range s.answers {
 		before[code] = p.counter(t, "response_total", answered(direction, to, code))
 	}
+	failed := map[string]string{"direction": direction, "target_addr": to.String(), "classification": "failure"}
+	failedBefore := p.counter(t, "response_total", failed)
 	s.talk(t, c, to)
 	for code, n := range s.answers {
 		p.awaitCounter(t, "response_total", answered(direction, to, code), before[code], n)
 	}
+	p.awaitCounter(t, "response_total", failed, failedBefore, s.failures)
 }
 
 // declared: the port is opaque, and so is whatever it speaks.
@@ -155,7 +177,7 @@ func greet(t *testing.T, p *pod, c client, s service, to netip.AddrPort, want se
 	if took > limit {
 		t.Errorf("the first byte took %s, more than %s", took, limit)
 	}
-	got := p.connection(t, conn.LocalAddr())
+	got := p.connection(t, to)
 	want.Client = got.Client
 	if s.protocol != "opaque" && want.Protocol == "opaque" {
 		want.Detected = got.Detected // HTTP on an opaque port may have a name or none

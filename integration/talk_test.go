@@ -92,7 +92,7 @@ func talkSMTP(t *testing.T, c client, to netip.AddrPort) {
 
 // talkSSH runs a whole key exchange: the host's key comes signed.
 func talkSSH(t *testing.T, c client, to netip.AddrPort) {
-	got := c.run(t, "ssh-keyscan", "-q", "-T", "15", "-t", "ed25519", "-p", port(to), to.Addr().String())
+	got := c.run(t, "ssh-keyscan", "-T", "15", "-t", "ed25519", "-p", port(to), to.Addr().String())
 	if !strings.Contains(got, "ssh-ed25519 AAAA") {
 		t.Errorf("ssh-keyscan: %q", got)
 	}

@@ -30,9 +30,9 @@ func talkHTTP(version string) func(*testing.T, client, netip.AddrPort) {
 		equal(t, "a page", c.run(t, "curl", "-sS", "-m", "15", version, url+"/"), "hello from nginx")
 		equal(t, "no body", c.run(t, "curl", "-sS", "-m", "15", version, "-w", "%{http_code}", url+"/204"), "204")
 		equal(t, "an error", c.run(t, "curl", "-sS", "-m", "15", version, "-o", "/dev/null", "-w", "%{http_code}", url+"/500"), "500")
-		equal(t, "two on one connection", c.run(t, "curl", "-sS", "-m", "15", version, url+"/", url+"/"), "hello from nginx\nhello from nginx")
 		args := []string{"-n", "500", "-c", "5", "-m", "10", url + "/"}
-		if version == "--http1.1" {
+		if version == "--http1.1" { // curl 7.88 cannot reuse an HTTP/2 connection of prior knowledge, proxy or not
+			equal(t, "two on one connection", c.run(t, "curl", "-sS", "-m", "15", version, url+"/", url+"/"), "hello from nginx\nhello from nginx")
 			args = append([]string{"--h1"}, args...)
 		}
 		if out := c.run(t, "h2load", args...); !strings.Contains(out, "500 succeeded, 0 failed, 0 errored, 0 timeout") {
@@ -42,7 +42,10 @@ func talkHTTP(version string) func(*testing.T, client, netip.AddrPort) {
 }
 
 // What talkHTTP gets in all.
-var httpAnswers = answers{"200": 503, "204": 1, "500": 1}
+var (
+	http1Answers = answers{"200": 503, "204": 1, "500": 1}
+	http2Answers = answers{"200": 501, "204": 1, "500": 1}
+)
 
 func talkHTTPS(t *testing.T, c client, to netip.AddrPort) {
 	args := []string{"-sSk", "-m", "15", "--resolve", servers.Name + ":" + port(to) + ":" + to.Addr().String(),

@@ -17,11 +17,14 @@ action "drop" mda "cat >/dev/null" virtual <everybody>
 match from any for any action "drop"
 `, p.host(), p.port()))
 	// Its control socket and spool have fixed places: it gets its own, in a mount
-	// namespace that goes with it.
+	// namespace that goes with it. It looks up the client's name before it greets; a
+	// name server that refuses at once makes that short.
+	resolv := write(t, dir, "resolv.conf", "nameserver 127.0.0.1\n")
 	serve(t, p, "sh", "-ec", `mount --make-rprivate /
 mount -t tmpfs -o mode=755 none /run
 mount -t tmpfs -o mode=755 none /var/spool
-exec smtpd -d -F -f "$0"`, conf)
+mount --bind "$1" "$(readlink -f /etc/resolv.conf)"
+exec smtpd -d -F -f "$0"`, conf, resolv)
 }
 
 // SSH starts an OpenSSH server with a host key of its own and returns the public

@@ -74,13 +74,19 @@ func (p *Process) Gone() <-chan struct{} { return p.gone }
 // State is how the process ended, once it has.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
-// Log is the end of what the process has printed.
+// Log is the end of what the process has printed, and how it
+// ended if it has.
 func (p *Process) Log() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
 	}
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	select {
+	case <-p.gone:
+		lines = append(lines, "ended: "+p.State().String())
+	default:
+	}
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
