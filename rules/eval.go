@@ -55,7 +55,7 @@ func (p Plan) outside(pk Packet) string {
 		return ", only TCP is redirected"
 	case p.config.NoIPv6 && pk.family() == IPv6:
 		return ", IPv6 is left alone"
-	case pk.Invalid:
+	case pk.Invalid && (pk.Direction == Outbound || p.config.KeepInvalid):
 		return ", NAT never sees a packet that conntrack calls invalid"
 	default:
 		return ", the port is not one of those to redirect"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 
 	"github.com/meshctl/meshctl/internal/ports"
 )
@@ -126,7 +127,7 @@ func (c Config) Warnings() []string {
 	warn(shadowed(c.OnlyInboundPorts, c.skipInbound()), "every one of only-inbound-ports is skipped too: nothing is redirected inbound")
 	warn(shadowed(c.OnlyOutboundPorts, c.SkipOutboundPorts), "every one of only-outbound-ports is skipped too: nothing is redirected outbound")
 	warn(c.NoIPv6, "IPv6 is left alone: connections over IPv6 go around the proxy")
-	for _, s := range append(covering(c.SkipInboundSubnets), covering(c.SkipOutboundSubnets)...) {
+	for _, s := range covering(slices.Concat(c.SkipInboundSubnets, c.SkipOutboundSubnets)) {
 		warn(s.Bits() == 0, "the skipped subnet %s holds every %s address", s, familyOf(s.Addr()))
 		warn(c.NoIPv6 && s.Addr().Is6(), "the skipped subnet %s has no effect while IPv6 is left alone", s)
 	}
