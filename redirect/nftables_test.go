@@ -192,3 +192,8 @@ func feed(t testing.TB, ns *lab.Namespace, text, name string, args ...string) {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
 }
+
+// noAddr lets the kernel choose a client's address.
+var noAddr netip.AddrPort
+
+func onPort(addr netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(addr, port) }
