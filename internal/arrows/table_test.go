@@ -15,6 +15,7 @@ var floors = map[string]int{
 	"proxy/l4":       2,
 	"proxy/detect":   2,
 	"proxy/metrics":  2,
+	"proxy/policy":   2,
 	"proxy/conn":     1,
 	"proxy/protocol": 1,
 
@@ -24,6 +25,7 @@ var floors = map[string]int{
 	"rules/iptables": 2,
 
 	"internal/ports":      1,
+	"internal/listen":     1,
 	"internal/knownports": 2,
 	"internal/arrows":     1,
 	"internal/deps":       1,
@@ -32,9 +34,11 @@ var floors = map[string]int{
 	"internal/tools/testsum": 1,
 	"internal/tools/clidocs": 1,
 
-	"integration":         7,
-	"integration/lab":     1,
-	"integration/servers": 2,
+	"integration":             7,
+	"integration/conformance": 7,
+	"integration/built":       3,
+	"integration/lab":         1,
+	"integration/servers":     2,
 }
 
 // arrow is one allowed import between two packages of this module.
@@ -49,22 +53,52 @@ var arrows = []arrow{
 	{"cmd/meshctl", "rules/iptables", "--dry-run -o iptables"},
 	{"cmd/meshctl", "internal/ports", "port lists on the command line"},
 	{"cmd/meshctl", "internal/knownports", "the table that meshctl ports prints"},
+	{"cmd/meshctl", "internal/listen", "listen addresses on the command line, descriptors handed over"},
 	{"cmd/meshctl", "proxy", "meshctl proxy"},
+	{"cmd/meshctl", "proxy/policy", "the default list of opaque ports"},
 
 	{"redirect", "rules", "puts a Plan into the kernel and compares the kernel with it"},
 	{"redirect", "rules/nftables", "the netlink objects of a Plan"},
 	{"redirect", "rules/iptables", "the restore text of a Plan"},
 	{"redirect", "internal/ports", "chooses the ports that verify tries"},
+	{"redirect", "internal/listen", "binds the listeners before the rules are written"},
 	{"rules", "internal/ports", "port sets are part of a Config"},
 	{"rules/nftables", "rules", "renders a Plan"},
 	{"rules/nftables", "internal/ports", "interval sets of ports"},
 	{"rules/iptables", "rules", "renders a Plan"},
 	{"rules/iptables", "internal/ports", "multiport chunks of ports"},
-	{"internal/knownports", "internal/ports", "the default lists"},
 
-	{"proxy/detect", "proxy/protocol", "says which Kind the bytes are"},
+	{"proxy", "proxy/inbound", "one of the two directions"},
+	{"proxy", "proxy/outbound", "one of the two directions"},
+	{"proxy", "proxy/forward", "serves what the directions choose"},
+	{"proxy", "proxy/admin", "serves the admin port"},
+	{"proxy", "proxy/metrics", "makes the one place where numbers are kept"},
+	{"proxy", "proxy/policy", "what is declared of ports becomes a Policy"},
+	{"proxy", "proxy/detect", "makes the memory that both directions share"},
+	{"proxy", "proxy/conn", "makes the loops and the listeners"},
+	{"proxy", "internal/listen", "listeners opened here or inherited"},
+	{"proxy", "internal/ports", "port sets are part of a Config"},
+	{"proxy/inbound", "proxy/forward", "answers with a Route"},
+	{"proxy/inbound", "proxy/policy", "what is declared of the local port"},
+	{"proxy/outbound", "proxy/forward", "answers with a Route"},
+	{"proxy/outbound", "proxy/policy", "what is declared of the target's port"},
+	{"proxy/forward", "proxy/conn", "drives the two sockets of a connection"},
+	{"proxy/forward", "proxy/detect", "asks what the first bytes are"},
+	{"proxy/forward", "proxy/l4", "relays"},
+	{"proxy/forward", "proxy/l7", "puts an observer beside the relay"},
+	{"proxy/forward", "proxy/metrics", "records what happened; the only stage that does"},
+	{"proxy/forward", "proxy/protocol", "the kind decides what comes next"},
+	{"proxy/forward", "proxy/admin", "describes its connections in the form that /connections shows"},
+	{"proxy/policy", "proxy/protocol", "a declared port has a kind"},
+	{"proxy/policy", "internal/ports", "the set of opaque ports"},
+	{"proxy/detect", "proxy/protocol", "says which kind the bytes are"},
 	{"proxy/metrics", "proxy/protocol", "names of kinds in labels"},
-	{"proxy/l4", "proxy/conn", "relays between two Sockets of one loop"},
+	{"proxy/l4", "proxy/conn", "relays between two sockets of one loop"},
+
+	{"internal/knownports", "internal/ports", "the default lists"},
+	{"integration/servers", "integration/lab", "servers listen inside a namespace"},
+	{"integration/built", "integration/lab", "runs the program without the test's own settings"},
+	{"integration/built", "integration/servers", "runs the program as servers are run"},
 }
 
 // library is a dependency that only some packages may use.
@@ -76,7 +110,7 @@ type library struct {
 
 var libraries = []library{
 	{"k8s.io/", []string{"proxy/discovery/kube"}, "Kubernetes is one source of targets, not a habit"},
-	{"google.golang.org/grpc", []string{"proxy/identity", "proxy/discovery"}, "gRPC is observed, not spoken, on the data path"},
+	{"google.golang.org/grpc", []string{"proxy/identity", "proxy/discovery", "integration/servers"}, "gRPC is observed, not spoken, on the data path"},
 	{"github.com/spf13/cobra", []string{"cmd/meshctl"}, "flags and help are the command line's"},
 	{"github.com/spf13/pflag", []string{"cmd/meshctl"}, "flags and help are the command line's"},
 	{"github.com/google/nftables", []string{"redirect", "rules/nftables"}, "one place talks to the packet filter"},

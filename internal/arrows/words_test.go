@@ -1,6 +1,7 @@
 package arrows
 
 import (
+	"os"
 	"path"
 	"regexp"
 	"strings"
@@ -22,7 +23,7 @@ func TestNoFileSpeaksOfWhatIsNotInTheRepository(t *testing.T) {
 }
 
 func TestNoUnfinishedWordIsLeft(t *testing.T) {
-	unfinished := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b|\bnot imple` + `mented\b|place` + `holder`)
+	unfinished := regexp.MustCompile(`<!-- demo out` + `put -->|\b(TO` + `DO|FIX` + `ME|XX` + `X)\b|\bnot imple` + `mented\b|place` + `holder`)
 	err := eachFile(func(name string, text []byte) error {
 		if !isText(name) {
 			return nil
@@ -56,4 +57,23 @@ func isText(name string) bool {
 		return !strings.Contains(name, "testdata/")
 	}
 	return path.Base(name) == "Makefile"
+}
+
+func TestLinksInTheDocsLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	err := eachFile(func(name string, text []byte) error {
+		if path.Ext(name) != ".md" {
+			return nil
+		}
+		for _, m := range link.FindAllSubmatch(text, -1) {
+			to := path.Join(path.Dir(name), string(m[1]))
+			if _, err := os.Stat(path.Join(root, to)); err != nil {
+				t.Errorf("%s links to %s, which is not there", name, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
