@@ -16,8 +16,6 @@ import (
 	"net"
 	"net/http"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // Config is what the server shows and does.
@@ -56,7 +54,7 @@ func (c Config) Validate() error {
 // less; what the proxy has of descriptors and memory belongs to the traffic.
 const (
 	maxHeaderBytes    = 16 << 10
-	maxConnections    = 256 // a listener
+	maxConnections    = 256 // of all listeners
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
 	writeTimeout      = 30 * time.Second // of one answer; profiles take as long as they are asked to
@@ -81,6 +79,7 @@ func New(cfg Config) (*Admin, error) {
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnState:         newSeats(maxConnections).changed,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 
 		DisableGeneralOptionsHandler: true,
@@ -91,7 +90,7 @@ func New(cfg Config) (*Admin, error) {
 // Serve answers on l until Shutdown; then it returns nil. It may be called for
 // several listeners, each in its own goroutine, and closes l.
 func (a *Admin) Serve(l net.Listener) error {
-	err := a.server.Serve(netutil.LimitListener(l, maxConnections))
+	err := a.server.Serve(l)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
