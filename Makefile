@@ -10,6 +10,7 @@ export DEBIAN_FRONTEND := noninteractive
 
 # sudo resets PATH, so go is also looked for where its tarball puts it.
 GO       := $(or $(shell command -v go),$(wildcard /usr/local/go/bin/go),go)
+export PATH := $(PATH):$(dir $(GO)):/usr/local/sbin:/usr/sbin:/sbin
 VERSION  ?= $(or $(shell git -c safe.directory='*' describe --tags --always --dirty 2>/dev/null),dev)
 FUZZTIME ?= 10s
 PKG      ?= ./...
@@ -109,7 +110,7 @@ cover: ## test coverage by package and in sum (root sees more)
 
 .PHONY: lint
 lint: ## gofmt, go vet, and golangci-lint or else staticcheck
-	@files=$$(gofmt -l cmd integration internal proxy redirect rules)
+	@files=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd integration internal proxy redirect rules)
 	if [ -n "$$files" ]; then echo "not formatted (gofmt -w):" >&2; echo "$$files" >&2; exit 1; fi
 	$(GO) vet ./...
 	if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else $(GO) run $(STATICCHECK) ./...; fi
