@@ -99,12 +99,13 @@ func (c *huffmanCode) decode(dst, src []byte) (n int, ok bool) {
 
 // long decodes a code of more than 8 bits at the left of 32; EOS is none.
 func (c *huffmanCode) long(code uint64) (symbol uint8, bits uint) {
-	for l := 10; l <= huffmanMax; l++ {
+	for l := 9; l <= huffmanMax; l++ {
 		if code >= c.limit[l] {
 			continue
 		}
-		s := c.symbols[int(code>>(32-l))+c.shift[l]]
-		return uint8(s), uint(l)
+		if s := c.symbols[int(code>>(32-l))+c.shift[l]]; s != huffmanEOS {
+			return uint8(s), uint(l)
+		}
 	}
 	return 0, 0
 }
