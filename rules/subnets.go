@@ -101,13 +101,13 @@ func covering(list []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// joined returns the subnet whose two halves are a and b.
+// joined returns the subnet whose two halves are a and b; a sorts before b.
 func joined(a, b netip.Prefix) (netip.Prefix, bool) {
 	if a.Bits() != b.Bits() || a.Bits() == 0 || a.Addr().Is4() != b.Addr().Is4() {
 		return netip.Prefix{}, false
 	}
 	whole := netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked()
-	return whole, whole.Addr() == a.Addr() && whole.Contains(b.Addr())
+	return whole, whole.Contains(b.Addr())
 }
 
 // ofFamily returns the subnets of list that are of family f.

@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
@@ -103,21 +104,15 @@ func (r *Ruleset) Queue(c *nftables.Conn) error {
 	return nil
 }
 
-// queueSet puts a set and its elements into c, a start and its end always in
-// the same message.
+// queueSet puts a set and its elements into c.
 func queueSet(c *nftables.Conn, s Set) error {
 	if err := c.AddSet(s.Set, nil); err != nil {
 		return fmt.Errorf("queueing set %s: %w", s.Name, err)
 	}
-	for rest := s.Elements; len(rest) > 0; {
-		n := min(len(rest), elementsAtOnce)
-		if n < len(rest) && rest[n].IntervalEnd {
-			n++
-		}
-		if err := c.SetAddElements(s.Set, rest[:n]); err != nil {
+	for part := range slices.Chunk(s.Elements, elementsAtOnce) {
+		if err := c.SetAddElements(s.Set, part); err != nil {
 			return fmt.Errorf("queueing the elements of set %s: %w", s.Name, err)
 		}
-		rest = rest[n:]
 	}
 	return nil
 }
