@@ -4,22 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	"golang.org/x/sys/unix"
-)
 
-// ListenersEnv is the variable that tells the proxy which descriptor is which
-// listener: `inbound=3,outbound=4,outbound=5,admin=6`.
-const ListenersEnv = "MESHCTL_LISTEN_FDS"
+	"github.com/meshctl/meshctl/internal/listen"
+)
 
 // Proxy is the program that Exec becomes.
 type Proxy struct {
 	Program   string   // path of the binary
 	Args      []string // with the program's name first
-	Env       []string // ListenersEnv is added
+	Env       []string // listen.Env is added
 	UID, GID  uint32   // whom it runs as; neither may be 0
-	Listeners Listeners
+	Listeners *Listeners
 }
 
 // Exec turns this process into the proxy, inside ns, as an ordinary user who
@@ -44,22 +41,13 @@ func Exec(ns *Namespace, p Proxy) error {
 		if err := keepOnly(p.Listeners); err != nil {
 			return err
 		}
-		env := append(p.Env, ListenersEnv+"="+p.Listeners.handOver())
+		env := append(p.Env, listen.Env+"="+p.Listeners.sockets.Handover())
 		err = unix.Exec(p.Program, p.Args, env)
 		if errors.Is(err, unix.EACCES) {
 			err = unix.Exec(fmt.Sprintf("/proc/self/fd/%d", binary), p.Args, env)
 		}
 		return &Error{Step: "executing " + p.Program, Err: err}
 	})
-}
-
-// handOver is the value of ListenersEnv.
-func (all Listeners) handOver() string {
-	items := make([]string, len(all))
-	for i, l := range all {
-		items[i] = fmt.Sprintf("%s=%d", l.Role, l.fd)
-	}
-	return strings.Join(items, ",")
 }
 
 // dropRights works on the calling thread alone: it is the one that execs, and
@@ -132,13 +120,15 @@ func isAlready(uid, gid uint32) bool {
 
 // keepOnly lets no descriptor through the exec but the standard three and the
 // listeners.
-func keepOnly(listeners Listeners) error {
+func keepOnly(listeners *Listeners) error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return &Error{Step: "closing descriptors", Err: err}
 	}
-	for _, l := range listeners {
-		if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETFD, 0); err != nil {
-			return &Error{Step: "handing over " + l.Role.String(), Err: err}
+	for name, fds := range listeners.sockets {
+		for _, fd := range fds {
+			if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+				return &Error{Step: "handing over " + name, Err: err}
+			}
 		}
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshctl/meshctl/integration/lab"
+	"github.com/meshctl/meshctl/internal/listen"
 )
 
 // playBecome is the process that turns into the proxy.
@@ -51,8 +52,8 @@ func playProxy() error {
 			fmt.Printf("%s: %v\n", name, err)
 		}
 	}
-	fmt.Println("listeners", os.Getenv(ListenersEnv))
-	for item := range strings.SplitSeq(os.Getenv(ListenersEnv), ",") {
+	fmt.Println("listeners", os.Getenv(listen.Env))
+	for item := range strings.SplitSeq(os.Getenv(listen.Env), ",") {
 		_, number, _ := strings.Cut(item, "=")
 		fd, err := strconv.Atoi(number)
 		if err != nil {

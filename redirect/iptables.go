@@ -297,4 +297,3 @@ func (b ipTables) revert(ctx context.Context, j job) error {
 	text := revertText(j.before, ipt.Parse(listing.String()))
 	return errors.Join(runAll(ctx, b.wait, []job{{j.familyState, text}})...)
 }
-

@@ -1,55 +1,24 @@
 package redirect
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/meshctl/meshctl/internal/listen"
 )
 
-// Role is what a listener is for. The zero value means "not said".
-type Role uint8
-
-// The roles.
-const (
-	InboundRole  Role = iota + 1 // redirected connections to the application
-	OutboundRole                 // redirected connections of the application
-	AdminRole                    // metrics and health
-)
-
-// String is the role as the proxy's flags and the hand-over write it.
-func (r Role) String() string {
-	switch r {
-	case InboundRole:
-		return "inbound"
-	case OutboundRole:
-		return "outbound"
-	case AdminRole:
-		return "admin"
-	}
-	return "not said"
+// Addrs are the addresses that the proxy will listen on.
+type Addrs struct {
+	Inbound  []netip.AddrPort // redirected connections to the application
+	Outbound []netip.AddrPort // redirected connections of the application
+	Admin    []netip.AddrPort // metrics and health
 }
 
-// ListenAddr is one address that the proxy will listen on.
-type ListenAddr struct {
-	Role Role
-	Addr netip.AddrPort
-}
-
-// Listener is an open, listening socket of the proxy-to-be. The zero value is
-// none.
-type Listener struct {
-	ListenAddr
-	fd int
-}
-
-// Listeners are the proxy's sockets; close them all or hand them to Exec.
-type Listeners []Listener
-
-// backlog is how many connections may wait to be accepted; the kernel cuts it
-// to net.core.somaxconn.
-const backlog = 4096
+// Listeners are the proxy's sockets, open inside its namespace; close them all
+// or hand them to Exec.
+type Listeners struct{ sockets listen.Sockets }
 
 // Listen opens listeners inside ns, all of them or none. An IPv6 address that
 // the namespace cannot serve because IPv6 is off there is left out ([::] becomes
@@ -57,113 +26,66 @@ const backlog = 4096
 //
 // Until Open is called the listeners take only connections of Verify: others'
 // first packets are dropped and come again a second later, when the proxy runs.
-func Listen(ns *Namespace, addrs []ListenAddr) (Listeners, error) {
-	var all Listeners
+func Listen(ns *Namespace, addrs Addrs) (*Listeners, error) {
+	all := &Listeners{listen.Sockets{}}
 	err := ns.Do(func() error {
-		for _, addr := range addrs {
-			fd, err := listenOne(&addr)
-			if errors.Is(err, errNoIPv6) {
+		for _, open := range []struct {
+			name  string
+			addrs []netip.AddrPort
+		}{{listen.Inbound, addrs.Inbound}, {listen.Outbound, addrs.Outbound}, {listen.Admin, addrs.Admin}} {
+			if len(open.addrs) == 0 {
 				continue
 			}
-			if err != nil {
-				return &Error{Step: fmt.Sprintf("listening on %s (%s)", addr.Addr, addr.Role), Err: err}
+			if _, err := all.sockets.Open(open.name, open.addrs); err != nil {
+				return err
 			}
-			all = append(all, Listener{ListenAddr: addr, fd: fd})
+			for _, fd := range all.sockets[open.name] {
+				if err := attachGate(fd); err != nil {
+					return fmt.Errorf("closing the gate of %s: %w", open.name, err)
+				}
+			}
 		}
 		return nil
 	})
 	if err != nil {
 		all.Close()
-		return nil, err
+		return nil, &Error{Step: "preparing the proxy", Err: err}
 	}
 	return all, nil
 }
 
-var errNoIPv6 = errors.New("IPv6 is off")
-
-func listenOne(addr *ListenAddr) (fd int, err error) {
-	fd, err = bind(addr.Addr)
-	if addr.Addr.Addr().Is6() && isAny(err, unix.EAFNOSUPPORT, unix.EADDRNOTAVAIL) {
-		if !addr.Addr.Addr().IsUnspecified() {
-			return -1, errNoIPv6
-		}
-		addr.Addr = netip.AddrPortFrom(netip.IPv4Unspecified(), addr.Addr.Port())
-		fd, err = bind(addr.Addr)
-	}
-	if err != nil {
-		return -1, err
-	}
-	if err := errors.Join(attachGate(fd), unix.Listen(fd, backlog)); err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
-// bind makes a socket; [::] serves both families. SO_REUSEADDR lets a new proxy
-// start while connections of the old one linger, and still refuses a second
-// listener (socket(7)).
-func bind(addr netip.AddrPort) (fd int, err error) {
-	family, to := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Port: int(addr.Port()), Addr: as4(addr)})
-	if addr.Addr().Is6() {
-		family, to = unix.AF_INET6, &unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()}
-	}
-	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
-	if err != nil {
-		return -1, err
-	}
-	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-	if err == nil && family == unix.AF_INET6 {
-		only := 1
-		if addr.Addr().IsUnspecified() {
-			only = 0
-		}
-		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, only)
-	}
-	if err == nil {
-		err = unix.Bind(fd, to)
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
-func as4(addr netip.AddrPort) (b [4]byte) {
-	if addr.Addr().Is4() {
-		b = addr.Addr().As4()
-	}
-	return b
-}
-
 // Open lets everybody's connections in.
-func (all Listeners) Open() error {
-	for _, l := range all {
-		if err := unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0); err != nil && err != unix.ENOENT {
-			return &Error{Step: fmt.Sprintf("opening %s (%s)", l.Addr, l.Role), Err: err}
+func (l *Listeners) Open() error {
+	for name, fds := range l.sockets {
+		for _, fd := range fds {
+			if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0); err != nil && err != unix.ENOENT {
+				return &Error{Step: "opening the gate of " + name, Err: err}
+			}
 		}
 	}
 	return nil
 }
 
 // Close gives the sockets up.
-func (all Listeners) Close() {
-	for _, l := range all {
-		unix.Close(l.fd)
-	}
-}
+func (l *Listeners) Close() { l.sockets.Close() }
 
-// of is the listener of a role for a family, or false.
-func (all Listeners) of(role Role, v6 bool) (Listener, bool) {
-	for _, l := range all {
-		if l.Role != role {
+// of is the descriptor that serves a family under a name, or false.
+func (l *Listeners) of(name string, v6 bool) (fd int, ok bool) {
+	for _, fd := range l.sockets[name] {
+		local, err := unix.Getsockname(fd)
+		if err != nil {
 			continue
 		}
-		dual := l.Addr.Addr() == netip.IPv6Unspecified()
-		if dual || l.Addr.Addr().Is6() == v6 {
-			return l, true
+		switch at := local.(type) {
+		case *unix.SockaddrInet4:
+			if !v6 {
+				return fd, true
+			}
+		case *unix.SockaddrInet6:
+			if v6 || netip.AddrFrom16(at.Addr).IsUnspecified() {
+				return fd, true
+			}
 		}
 	}
-	return Listener{}, false
+	return -1, false
 }

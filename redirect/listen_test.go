@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -12,16 +13,16 @@ import (
 )
 
 // proxyAddrs are the addresses that a proxy listens on by default.
-func proxyAddrs() []ListenAddr {
-	return []ListenAddr{
-		{InboundRole, netip.MustParseAddrPort("[::]:4143")},
-		{OutboundRole, netip.MustParseAddrPort("127.0.0.1:4140")},
-		{OutboundRole, netip.MustParseAddrPort("[::1]:4140")},
-		{AdminRole, netip.MustParseAddrPort("[::]:4191")},
+func proxyAddrs() Addrs {
+	parse := netip.MustParseAddrPort
+	return Addrs{
+		Inbound:  []netip.AddrPort{parse("[::]:4143")},
+		Outbound: []netip.AddrPort{parse("127.0.0.1:4140"), parse("[::1]:4140")},
+		Admin:    []netip.AddrPort{parse("[::]:4191")},
 	}
 }
 
-func listen(t testing.TB, ns *Namespace) Listeners {
+func bound(t testing.TB, ns *Namespace) *Listeners {
 	t.Helper()
 	all, err := Listen(ns, proxyAddrs())
 	if err != nil {
@@ -33,9 +34,9 @@ func listen(t testing.TB, ns *Namespace) Listeners {
 
 func TestASecondCopyFindsThePortsTaken(t *testing.T) {
 	ns := open(t, lab.Pair(t).Pod.Path())
-	all := listen(t, ns)
-	if len(all) != 4 {
-		t.Fatalf("%d listeners", len(all))
+	all := bound(t, ns)
+	if got := strings.Count(all.sockets.Handover(), "="); got != 4 {
+		t.Fatalf("%d listeners", got)
 	}
 	_, err := Listen(ns, proxyAddrs())
 	if !errors.Is(err, syscall.EADDRINUSE) || ClassOf(err) != TryAgain {
@@ -46,8 +47,8 @@ func TestASecondCopyFindsThePortsTaken(t *testing.T) {
 func TestListenersServeIPv4WhereIPv6IsOff(t *testing.T) {
 	pair := lab.Pair(t)
 	pair.Pod.Run(t, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1")
-	all := listen(t, open(t, pair.Pod.Path()))
-	if got := all.handOver(); len(all) != 3 || got == "" {
+	all := bound(t, open(t, pair.Pod.Path()))
+	if got := all.sockets.Handover(); strings.Count(got, "=") != 3 {
 		t.Errorf("listeners %s, want no [::1]", got)
 	}
 }
@@ -56,7 +57,7 @@ func TestListenersServeIPv4WhereIPv6IsOff(t *testing.T) {
 // those come again; a reset would have ended them.
 func TestAClosedGateDelaysAndRefusesNobody(t *testing.T) {
 	pair := lab.Pair(t)
-	all := listen(t, open(t, pair.Pod.Path()))
+	all := bound(t, open(t, pair.Pod.Path()))
 	for _, addr := range []netip.Addr{lab.PodV4, lab.PodV6} {
 		to := netip.AddrPortFrom(addr, 4143)
 		_, err := pair.Peer.Dial(lab.Owner{}, netip.AddrPort{}, to, 50*time.Millisecond)
@@ -80,10 +81,13 @@ func TestProbesPassAClosedGate(t *testing.T) {
 	pair := lab.Pair(t)
 	pair.Pod.Run(t, "ip", "route", "add", "198.18.0.0/15", "via", lab.PeerV4.String())
 	pair.Pod.Run(t, "ip", "route", "add", probePrefix6.String(), "via", lab.PeerV6.String())
-	listen(t, open(t, pair.Pod.Path()))
+	bound(t, open(t, pair.Pod.Path()))
 	for from, to := range map[string]netip.Addr{"198.19.255.7": lab.PodV4, "2001:db8:6d65:7368::7": lab.PodV6} {
 		client := netip.MustParseAddr(from)
 		pair.Peer.Run(t, "ip", "addr", "add", from, "dev", "lo")
+		if client.Is6() { // not before duplicate detection is over
+			pair.Peer.Run(t, "ip", "addr", "change", from, "dev", "lo", "nodad")
+		}
 		conn, err := pair.Peer.Dial(lab.Owner{}, netip.AddrPortFrom(client, 0), netip.AddrPortFrom(to, 4143), time.Second)
 		if err != nil {
 			t.Fatalf("from %s: %v", from, err)

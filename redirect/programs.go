@@ -35,13 +35,13 @@ func findPrograms(ctx context.Context, kind Kind, f rules.Family, lock *os.File)
 	}
 	suffix := strings.TrimPrefix(kind.String(), "iptables")
 	if path, err := exec.LookPath(name + suffix); err == nil {
-		return programs{f, name + suffix, lock}, probe(path, f)
+		return programs{f, name + suffix, lock}, tryOut(path, f)
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return programs{}, fmt.Errorf("%s%s: %w", name, suffix, exec.ErrNotFound)
 	}
-	if err := probe(path, f); err != nil {
+	if err := tryOut(path, f); err != nil {
 		return programs{}, err
 	}
 	if is, err := kindOf(ctx, path); err != nil || is != kind {
@@ -50,8 +50,8 @@ func findPrograms(ctx context.Context, kind Kind, f rules.Family, lock *os.File)
 	return programs{f, name, lock}, nil
 }
 
-// probe makes sure that the program runs at all.
-func probe(path string, f rules.Family) error {
+// tryOut makes sure that the program runs at all.
+func tryOut(path string, f rules.Family) error {
 	protocol := iptables.ProtocolIPv4
 	if f == rules.IPv6 {
 		protocol = iptables.ProtocolIPv6
