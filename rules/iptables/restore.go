@@ -85,7 +85,7 @@ func (f Found) jumpChanges(h rules.Hook) []string {
 // removal returns the lines that take our chain and all jumps to it out.
 func (f Found) removal(h rules.Hook) []string {
 	out := f.jumpDeletions(h)
-	if f.hasChain(h) || len(out) > 0 {
+	if f.hasChain(h) {
 		out = append(append([]string{declare(h)}, out...), "-X "+ChainName(h))
 	}
 	return out

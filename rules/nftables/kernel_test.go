@@ -38,12 +38,16 @@ func TestTheKernelGetsTheSameRulesFromTextAndFromObjects(t *testing.T) {
 	}
 }
 
+// TestTheKernelGivesBackWhatWasSent holds for both ways in: rules that a person
+// fed to nft(8) from a dry run are "already in place" too.
 func TestTheKernelGivesBackWhatWasSent(t *testing.T) {
 	for name, change := range plans() {
 		t.Run(name, func(t *testing.T) {
 			inNewNamespace(t)
 			p := build(t, change)
 			send(t, p)
+			readBack(t, Objects(p))
+			feed(t, Text(p))
 			readBack(t, Objects(p))
 		})
 	}
