@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +42,7 @@ type Proxy struct {
 	admin     *admin.Admin
 	shutdown  chan struct{} // POST /shutdown
 	once      sync.Once
+	draining  atomic.Bool
 }
 
 // New opens the listeners. On an error nothing stays open.
@@ -206,6 +208,7 @@ func (p *Proxy) serveAdmin(failed chan<- error) (stop func(), err error) {
 // drain waits until no connection is left, the grace period is over, or now.
 func (p *Proxy) drain(now <-chan struct{}) {
 	started := time.Now()
+	p.draining.Store(true)
 	p.metrics.SetDraining(true)
 	p.cfg.Log.Info("draining", "connections", p.Open(), "grace_period", p.cfg.ShutdownGracePeriod)
 	p.stopAccepting()

@@ -39,7 +39,7 @@ func (c Config) settings() settings {
 func (p *Proxy) adminConfig() admin.Config {
 	return admin.Config{
 		Metrics:     p.metrics.Handler(p.cfg.Log),
-		Ready:       func() bool { return true }, // it answers only once all listeners are open
+		Ready:       func() bool { return !p.draining.Load() }, // it answers only once all listeners are open
 		Log:         p.cfg.Log,
 		Connections: p.connections(),
 		Settings:    p.cfg.settings(),
