@@ -33,6 +33,7 @@ type Forwarder struct {
 	memory    *detect.Memory
 	lanes     map[*conn.Loop]*lane // one a loop, never changed
 	detecting atomic.Int64
+	shortage  seldom // lines about failed accepts
 }
 
 // New makes a Forwarder. memory may be shared by several.
@@ -59,7 +60,9 @@ func (f *Forwarder) Accept(l *conn.Loop, c conn.Accepted) {
 // AcceptFailed records that the process ran out of something.
 func (f *Forwarder) AcceptFailed(err error) {
 	f.metrics.AcceptError(errnoName(err))
-	f.log.Warn("accepting failed: waiting for descriptors to come back", "err", err)
+	if f.shortage.due() {
+		f.log.Warn("accepting failed: waiting for descriptors to come back", "err", err)
+	}
 }
 
 // origin finds where the client wanted to go.

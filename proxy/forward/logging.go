@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 )
 
@@ -15,6 +16,26 @@ type budget struct {
 	since   time.Duration
 	written int
 	dropped int
+}
+
+// seldomEvery is the least time between two lines about a state that lasts.
+const seldomEvery = 10 * time.Second
+
+// seldom lets a line be written about a state that may last for hours and is
+// noticed several times a second, on any loop. The zero value is ready.
+type seldom struct {
+	mu   sync.Mutex
+	last time.Time
+}
+
+func (s *seldom) due() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); s.last.IsZero() || now.Sub(s.last) >= seldomEvery {
+		s.last = now
+		return true
+	}
+	return false
 }
 
 // log writes a line about a connection, unless the lane has written too many
