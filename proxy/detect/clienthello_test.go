@@ -246,6 +246,8 @@ func TestHelloIsReadForWhatItSays(t *testing.T) {
 		{"protocols", alpn("h2", "http/1.1"), "", "h2,http/1.1"},
 		{"a comma in a protocol", alpn("a,b", "h2"), "", "h2"},
 		{"a line feed in a protocol", alpn("a\nb", "h2"), "", "h2"},
+		{"bytes over 127 in a protocol", alpn("h\xe9", "h2"), "", "h2"},
+		{"the first of two names", extension(extServerName, vector(2, []byte("\x00\x00\x01a\x00\x00\x01b")...)...), "a", ""},
 		{"too much to show", alpn(long, long, "h2"), "", long + ",h2"},
 	}
 	for _, tt := range tests {

@@ -79,15 +79,15 @@ func (h *hello) protocols(body []byte) bool {
 		return false
 	}
 	var joined []byte
-	for !list.empty() && !list.failed() {
+	for !list.empty() {
 		name := list.vector8()
 		if len(name) == 0 {
-			return false
+			return false // empty, or longer than the list
 		}
 		joined = appendProtocol(joined, name)
 	}
 	h.alpn = string(joined)
-	return !list.failed()
+	return true
 }
 
 // appendProtocol adds name to a comma-joined list unless it is too much or not
