@@ -25,9 +25,9 @@ func Success(status int, grpc bool, grpcStatus int) bool {
 type content uint8
 
 const (
-	plain   content = iota // classified by HTTP status
-	grpc                   // status in trailers
-	grpcWeb                // status in the body, unless the response is a head only
+	plainContent   content = iota // classified by HTTP status
+	grpcContent                   // status in trailers
+	grpcWebContent                // status in the body, unless the response is a head only
 )
 
 const grpcType = "application/grpc"
@@ -37,16 +37,16 @@ const grpcType = "application/grpc"
 // status that cannot be seen must not count as one that is missing.
 func parseContent(v []byte) content {
 	if len(v) < len(grpcType) || !equalFold(v[:len(grpcType)], grpcType) {
-		return plain
+		return plainContent
 	}
 	rest := v[len(grpcType):]
 	switch {
 	case len(rest) == 0, rest[0] == '+', rest[0] == ';', rest[0] == ' ', rest[0] == '\t':
-		return grpc
+		return grpcContent
 	case bytes.HasPrefix(rest, []byte("-web")):
-		return grpcWeb
+		return grpcWebContent
 	default:
-		return plain
+		return plainContent
 	}
 }
 
@@ -78,7 +78,7 @@ type verdict struct {
 // response fills the part of a Response that classification decides.
 func (v verdict) response(err string) Response {
 	r := Response{Status: int(v.status), GRPCStatus: -1, Err: err}
-	r.GRPC = v.content == grpc || v.content == grpcWeb && v.grpcStatus >= 0
+	r.GRPC = v.content == grpcContent || v.content == grpcWebContent && v.grpcStatus >= 0
 	if r.GRPC {
 		r.GRPCStatus = int(v.grpcStatus)
 	}

@@ -30,9 +30,9 @@ func factOf(f hpack.HeaderField) fact {
 		r.kind = contentKind
 		v := strings.ToLower(f.Value)
 		if v == "application/grpc" || len(v) > 16 && v[:16] == "application/grpc" && strings.ContainsAny(v[16:17], "+; \t") {
-			r.value = int16(grpc)
+			r.value = int16(grpcContent)
 		} else if len(f.Value) >= 20 && v[:16] == "application/grpc" && f.Value[16:20] == "-web" {
-			r.value = int16(grpcWeb)
+			r.value = int16(grpcWebContent)
 		}
 	case "grpc-status":
 		r.kind, r.value = grpcStatusKind, 2

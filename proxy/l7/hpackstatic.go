@@ -53,7 +53,7 @@ var staticFacts = [62]fact{
 	28: {nameN: 14}, // content-length
 	29: {nameN: 16}, // content-location
 	30: {nameN: 13}, // content-range
-	31: {kind: contentKind, value: int16(plain), nameN: 12},
+	31: {kind: contentKind, value: int16(plainContent), nameN: 12},
 	32: {nameN: 6},  // cookie
 	33: {nameN: 4},  // date
 	34: {nameN: 4},  // etag

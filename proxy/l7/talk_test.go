@@ -129,20 +129,13 @@ func (t talk) run(make func(Recorder) Observer, cuts func(int, int) []int) outco
 // at random, checks that the outcome is always the same, and returns it.
 func (t talk) observe(tb testing.TB, make func(Recorder) Observer) outcome {
 	tb.Helper()
-	want := t.run(make, uncut)
-	same := func(how string, cuts func(int, int) []int) {
-		if got := t.run(make, cuts); !reflect.DeepEqual(want, got) {
-			tb.Fatalf("cut %s (-whole +cut):\n%s", how, cmp.Diff(want, got))
-		}
-	}
-	same("at every byte", everyByte)
-	total := 0
+	want := t.observeLong(tb, make)
 	for i, e := range t {
-		if total += len(e.text); len(e.text) > 1024 {
+		if len(e.text) > 1024 {
 			continue
 		}
 		for at := 1; at < len(e.text); at++ {
-			same(fmt.Sprintf("in step %d at byte %d", i, at), func(step, _ int) []int {
+			t.same(tb, make, want, fmt.Sprintf("in step %d at byte %d", i, at), func(step, _ int) []int {
 				if step == i {
 					return []int{at}
 				}
@@ -150,10 +143,26 @@ func (t talk) observe(tb testing.TB, make func(Recorder) Observer) outcome {
 			})
 		}
 	}
-	for seed := range uint64(20) {
-		same(fmt.Sprintf("with seed %d", seed), randomly(rand.New(rand.NewPCG(seed, uint64(total)))))
+	return want
+}
+
+// observeLong is observe without the cuts at every byte, for long talks.
+func (t talk) observeLong(tb testing.TB, make func(Recorder) Observer) outcome {
+	tb.Helper()
+	want := t.run(make, uncut)
+	t.same(tb, make, want, "at every byte", everyByte)
+	for seed := range uint64(10) {
+		t.same(tb, make, want, fmt.Sprintf("with seed %d", seed), randomly(rand.New(rand.NewPCG(seed, uint64(len(t))))))
 	}
 	return want
+}
+
+// same checks that a talk has the same outcome when it is cut.
+func (t talk) same(tb testing.TB, make func(Recorder) Observer, want outcome, how string, cuts func(int, int) []int) {
+	tb.Helper()
+	if got := t.run(make, cuts); !reflect.DeepEqual(want, got) {
+		tb.Fatalf("cut %s (-whole +cut):\n%s", how, cmp.Diff(want, got))
+	}
 }
 
 func newH1(r Recorder) Observer { return NewH1(r) }

@@ -1,0 +1,46 @@
+package l7
+
+import "testing"
+
+func TestSuccessIsWhatTheServerIsNotToBlameFor(t *testing.T) {
+	for status := range 1000 {
+		if got, want := Success(status, false, -1), status > 0 && status < 500; got != want {
+			t.Errorf("HTTP %d: %v", status, got)
+		}
+	}
+	failures := map[int]bool{-1: true, 2: true, 4: true, 7: true, 13: true, 14: true, 15: true}
+	for code := -1; code <= 16; code++ {
+		for _, status := range []int{200, 503} {
+			if Success(status, true, code) == failures[code] {
+				t.Errorf("gRPC %d with HTTP %d: success %v", code, status, !failures[code])
+			}
+		}
+	}
+}
+
+func TestContentTypes(t *testing.T) {
+	for text, want := range map[string]content{
+		"application/grpc":               grpcContent,
+		"Application/GRPC":               grpcContent,
+		"application/grpc+proto":         grpcContent,
+		"application/grpc; charset=utf8": grpcContent,
+		"application/grpc-web":           grpcWebContent,
+		"application/grpc-web-text+json": grpcWebContent,
+		"application/grpcx":              plainContent,
+		"application/grp":                plainContent,
+		"text/plain":                     plainContent,
+		"":                               plainContent,
+	} {
+		if got := parseContent([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestGRPCStatusesOutsideTheSetAreUnknown(t *testing.T) {
+	for text, want := range map[string]int16{"0": 0, "7": 7, "16": 16, "17": 2, "": 2, "-1": 2, "007": 2, "4294967296": 2, "x": 2} {
+		if got := parseGRPCStatus([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
