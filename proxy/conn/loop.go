@@ -25,21 +25,22 @@ type Loop struct {
 	// handler and lost after it.
 	Scratch []byte
 
-	epfd   int
-	file   *os.File // epfd, registered with the runtime's poller
-	raw    syscall.RawConn
-	wakeFD int
-	wake   Socket
-	start  time.Time
-	now    time.Duration
-	gen    uint32
-	slots  []*Socket // by descriptor
-	events []unix.EpollEvent
-	again  []*Socket
-	spare  []*Socket // the other half of again's double buffer
-	timers []*Timer
-	armed  time.Duration // deadline set on file; 0: none
-	pipes  pipePool
+	epfd     int
+	file     *os.File // epfd, registered with the runtime's poller
+	raw      syscall.RawConn
+	wakeFD   int
+	wake     Socket
+	start    time.Time
+	now      time.Duration
+	gen      uint32
+	slots    []*Socket // by descriptor
+	events   []unix.EpollEvent
+	again    []*Socket
+	spare    []*Socket // the other half of again's double buffer
+	timers   []*Timer
+	armed    time.Duration // deadline set on file; 0: none
+	pipes    pipePool
+	flushers []Flusher
 
 	load    atomic.Int64
 	mu      sync.Mutex
@@ -143,6 +144,7 @@ func (l *Loop) Step() bool {
 		}
 		l.runAgain()
 		l.expire()
+		l.flushAll()
 		if n == 0 && len(l.again) == 0 {
 			break
 		}

@@ -47,6 +47,9 @@ func (l *Loop) attach(s *Socket, fd int, h Handler, events uint32) error {
 // Loop returns the loop the socket belongs to.
 func (s *Socket) Loop() *Loop { return s.loop }
 
+// Handle makes h the handler of the socket from its next event on.
+func (s *Socket) Handle(h Handler) { s.handler = h }
+
 // FD returns the descriptor, -1 when closed.
 func (s *Socket) FD() int {
 	if !s.open {
