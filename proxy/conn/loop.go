@@ -41,6 +41,7 @@ type Loop struct {
 	armed    time.Duration // deadline set on file; 0: none
 	pipes    pipePool
 	flushers []Flusher
+	locals   []any // see Local
 
 	load    atomic.Int64
 	mu      sync.Mutex

@@ -104,6 +104,23 @@ func (s *Socket) Write(b []byte) (int, syscall.Errno) {
 	}
 }
 
+// WriteTwo writes a and then b in one call (sendmsg(2)); otherwise it is Write.
+func (s *Socket) WriteTwo(a, b []byte) (int, syscall.Errno) {
+	iov := [2]unix.Iovec{{Base: unsafe.SliceData(a)}, {Base: unsafe.SliceData(b)}}
+	iov[0].SetLen(len(a))
+	iov[1].SetLen(len(b))
+	msg := unix.Msghdr{Iov: &iov[0], Iovlen: 2}
+	for {
+		n, _, e := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), unix.MSG_NOSIGNAL)
+		if e == 0 {
+			return int(n), 0
+		}
+		if e != unix.EINTR {
+			return 0, e
+		}
+	}
+}
+
 // CloseWrite sends a FIN; reading goes on.
 func (s *Socket) CloseWrite() {
 	if s.open {
