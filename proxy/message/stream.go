@@ -18,11 +18,18 @@ const (
 // be sent on it, and its Receiver is told of the message that comes in. On a
 // server connection the incoming message is a request, on a client connection
 // a response. All calls, both ways, are made on the loop of the connection.
+//
+// A response that has ended ends the stream, even if its request has not: the
+// Receiver hears nothing more and what is still sent is dropped (HTTP/1 then
+// ends the connection, HTTP/2 sends RST_STREAM with NO_ERROR). No method of a
+// Stream calls its Receiver before it returns.
 type Stream interface {
 	// SendHead sends a head. end: no body and no trailers follow. A response may
 	// be preceded by interim (1xx) heads. h is not kept. After a 101 on a stream
 	// whose request asked for an upgrade, and after a 2xx to CONNECT, both sides
-	// are tunnels: Data carries raw bytes, end a FIN.
+	// are tunnels: Data carries raw bytes, end a FIN. The head of a CONNECT request
+	// never ends it; a request that asks for an upgrade ends as any other, and
+	// Data begins anew after the 101.
 	SendHead(h *Head, end bool)
 	// SendData sends body bytes; what the connection does not take at once is
 	// copied and counted in Pending. end: the message ends here.
