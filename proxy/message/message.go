@@ -20,7 +20,10 @@ const (
 
 // Field is one header or trailer field as it was received: the name in its own
 // case for HTTP/1, in lower case for HTTP/2. Both lie in their Head's buffer.
-type Field struct{ Name, Value []byte }
+type Field struct {
+	Name, Value []byte
+	Secret      bool // came as never indexed and leaves so (RFC 7541, 7.1.3); HTTP/2 only
+}
 
 // Unknown is the Length of a body whose end is told by chunks, END_STREAM or
 // the end of the connection.
@@ -123,7 +126,7 @@ func (h *Head) CopyFrom(o *Head) {
 		}
 	}
 	for _, f := range o.Fields {
-		h.Fields = append(h.Fields, Field{Name: h.Hold(f.Name), Value: h.Hold(f.Value)})
+		h.Fields = append(h.Fields, Field{Name: h.Hold(f.Name), Value: h.Hold(f.Value), Secret: f.Secret})
 	}
 }
 

@@ -23,6 +23,10 @@ const (
 // Receiver hears nothing more and what is still sent is dropped (HTTP/1 then
 // ends the connection, HTTP/2 sends RST_STREAM with NO_ERROR). No method of a
 // Stream calls its Receiver before it returns.
+//
+// Calls on a stream that is over (its response has ended, it was aborted, or
+// Abort was called) do nothing until the end of the loop's round; after it the
+// Stream is reused for another exchange and must not be touched.
 type Stream interface {
 	// SendHead sends a head. end: no body and no trailers follow. A response may
 	// be preceded by interim (1xx) heads. h is not kept. After a 101 on a stream
