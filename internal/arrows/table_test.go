@@ -18,6 +18,9 @@ var floors = map[string]int{
 	"proxy/policy":   2,
 	"proxy/conn":     1,
 	"proxy/protocol": 1,
+	"proxy/message":  1,
+	"proxy/hpack":    1,
+	"proxy/h2":       2,
 
 	"redirect":       3,
 	"rules":          2,
@@ -94,6 +97,10 @@ var arrows = []arrow{
 	{"proxy/detect", "proxy/protocol", "says which kind the bytes are"},
 	{"proxy/metrics", "proxy/protocol", "names of kinds in labels"},
 	{"proxy/l4", "proxy/conn", "relays between two sockets of one loop"},
+	{"proxy/l7", "proxy/hpack", "Huffman texts and integers of the header blocks it follows"},
+	{"proxy/h2", "proxy/conn", "drives the socket of a connection"},
+	{"proxy/h2", "proxy/message", "implements its streams"},
+	{"proxy/h2", "proxy/hpack", "header blocks"},
 
 	{"internal/knownports", "internal/ports", "the default lists"},
 	{"integration/servers", "integration/lab", "servers listen inside a namespace"},

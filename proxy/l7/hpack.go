@@ -1,5 +1,7 @@
 package l7
 
+import "github.com/meshctl/meshctl/proxy/hpack"
+
 const (
 	defaultTable = 4096     // SETTINGS_HEADER_TABLE_SIZE unless said (RFC 9113, 6.5.2)
 	maxTable     = 64 << 10 // the largest dynamic table that is followed
@@ -58,7 +60,7 @@ func (d *hpackDecoder) decode(b []byte) (h header, ok bool) {
 		var n int
 		switch c := b[0]; {
 		case c&0x80 != 0: // indexed field
-			if n, b, ok = integer(b, 7); !ok {
+			if n, b, ok = hpack.Integer(b, 7); !ok {
 				return h, false
 			}
 			f, ok := d.at(n)
@@ -67,7 +69,7 @@ func (d *hpackDecoder) decode(b []byte) (h header, ok bool) {
 			}
 			h.add(f)
 		case c&0xe0 == 0x20: // table size update
-			if n, b, ok = integer(b, 5); !ok || n > d.allowed {
+			if n, b, ok = hpack.Integer(b, 5); !ok || n > d.allowed {
 				return h, false
 			}
 			d.max = n
@@ -87,7 +89,7 @@ func (d *hpackDecoder) literal(b []byte, h *header) (rest []byte, ok bool) {
 	if keep {
 		bits = 6
 	}
-	n, b, ok := integer(b, bits)
+	n, b, ok := hpack.Integer(b, bits)
 	if !ok {
 		return nil, false
 	}
@@ -122,7 +124,7 @@ func (d *hpackDecoder) text(b []byte, wanted bool) (n int, rest []byte, ok bool)
 		return 0, nil, false
 	}
 	coded := b[0]&0x80 != 0
-	n, b, ok = integer(b, 7)
+	n, b, ok = hpack.Integer(b, 7)
 	if !ok || n > len(b) {
 		return 0, nil, false
 	}
@@ -131,7 +133,7 @@ func (d *hpackDecoder) text(b []byte, wanted bool) (n int, rest []byte, ok bool)
 	case !wanted:
 		return 0, rest, true
 	case coded:
-		n, ok = huffman.decode(d.scratch[:], s)
+		n, ok = hpack.DecodeHuffman(d.scratch[:], s)
 		return n, rest, ok
 	default:
 		copy(d.scratch[:], s)
@@ -184,23 +186,4 @@ func (d *hpackDecoder) grow() {
 		ring[d.count-1-i] = d.ring[(d.newest-i)&(len(d.ring)-1)]
 	}
 	d.ring, d.newest = ring, d.count-1
-}
-
-// integer reads an integer with a prefix of so many bits (RFC 7541, 5.1). None
-// that is right has more than 28 bits beyond the prefix here.
-func integer(b []byte, bits uint8) (n int, rest []byte, ok bool) {
-	mask := byte(1)<<bits - 1
-	if n = int(b[0] & mask); n < int(mask) {
-		return n, b[1:], true
-	}
-	for i, c := range b[1:min(len(b), 10)] {
-		if i > 3 && c&0x7f != 0 {
-			return 0, nil, false
-		}
-		n += int(c&0x7f) << (7 * min(i, 4))
-		if c&0x80 == 0 {
-			return n, b[i+2:], true
-		}
-	}
-	return 0, nil, false
 }

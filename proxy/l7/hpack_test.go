@@ -58,35 +58,6 @@ func TestTheStaticTableIsThatOfTheRFC(t *testing.T) {
 	}
 }
 
-func TestHuffmanDecodesWhatWasEncoded(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	buf := make([]byte, 100)
-	for range 2000 {
-		text := make([]byte, r.IntN(100))
-		for i := range text {
-			text[i] = byte(r.Uint32() >> (24 + r.IntN(2))) // low ones more often
-		}
-		n, ok := huffman.decode(buf, hpack.AppendHuffmanString(nil, string(text)))
-		if !ok || !bytes.Equal(buf[:n], text) {
-			t.Fatalf("%q decoded as %q, %v", text, buf[:n], ok)
-		}
-	}
-}
-
-func TestHuffmanRefusesWhatIsNoCode(t *testing.T) {
-	for _, b := range []string{
-		"\xff",                 // a byte of padding
-		"\x07\xff",             // '0' and more than a byte of padding
-		"\x00",                 // '0' and padding of zeros
-		"\x3f\xff\xff\xff\xff", // EOS after '7'
-		"\xff\xff\xff\xff",     // EOS
-	} {
-		if n, ok := huffman.decode(nil, []byte(b)); ok {
-			t.Errorf("% x decoded to %d bytes", b, n)
-		}
-	}
-}
-
 func TestTheDecoderKeepsUpWithAnEncoder(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	names := []string{":status", ":method", "content-type", "grpc-status", "date", "x-some-name", "accept", "te"}

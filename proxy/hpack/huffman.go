@@ -1,4 +1,4 @@
-package l7
+package hpack
 
 // huffmanLengths are the lengths in bits of the codes of RFC 7541, appendix B, by
 // symbol. The code is canonical: codes of one length follow each other in the
@@ -43,6 +43,10 @@ type huffmanCode struct {
 
 var huffman = newHuffmanCode(&huffmanLengths)
 
+// DecodeHuffman decodes src into dst as far as it has room and returns the length
+// of the whole, or false if src is no code or its padding is wrong (RFC 7541, 5.2).
+func DecodeHuffman(dst, src []byte) (n int, ok bool) { return huffman.decode(dst, src) }
+
 // newHuffmanCode derives the code from its lengths.
 func newHuffmanCode(lengths *[257]uint8) *huffmanCode {
 	c := new(huffmanCode)
@@ -67,8 +71,7 @@ func newHuffmanCode(lengths *[257]uint8) *huffmanCode {
 	return c
 }
 
-// decode decodes src into dst as far as it has room and returns the length of
-// the whole, or false if src is no code or its padding is wrong.
+// decode is DecodeHuffman.
 func (c *huffmanCode) decode(dst, src []byte) (n int, ok bool) {
 	var bits uint64 // what is to be decoded, from the left
 	left := uint(0) // how many bits that are
