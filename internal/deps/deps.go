@@ -3,7 +3,9 @@
 package deps
 
 import (
+	_ "github.com/coder/websocket"
 	_ "github.com/coreos/go-iptables/iptables"
+	_ "github.com/fsnotify/fsnotify"
 	_ "github.com/google/go-cmp/cmp"
 	_ "github.com/google/nftables"
 	_ "github.com/prometheus/client_golang/prometheus"
@@ -17,9 +19,12 @@ import (
 	_ "golang.org/x/net/bpf"
 	_ "golang.org/x/net/http2"
 	_ "golang.org/x/net/http2/hpack"
+	_ "golang.org/x/net/websocket"
 	_ "golang.org/x/sys/unix"
 	_ "google.golang.org/grpc"
 	_ "google.golang.org/grpc/interop"
-	_ "golang.org/x/net/websocket"
-	_ "github.com/coder/websocket"
+	_ "k8s.io/api/core/v1"
+	_ "k8s.io/api/discovery/v1"
+	_ "sigs.k8s.io/gateway-api/apis/v1"
+	_ "sigs.k8s.io/yaml"
 )
