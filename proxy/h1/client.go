@@ -39,6 +39,7 @@ type Client struct {
 	stays    bool // the server keeps the connection
 	earlyFIN bool
 	shut     bool // the FIN was sent
+	rests    bool // becomes idle in Flush
 	failed   message.Code
 }
 
@@ -187,6 +188,11 @@ func (c *Client) Flush() {
 	}
 	if c.drained() && c.recv != nil {
 		c.recv.Drained(c)
+	}
+	if c.rests {
+		c.rests, c.at, c.held = false, atIdle, false
+		c.idle(c)
+		return
 	}
 	if c.Pending() > 0 || c.at != atTunnel || !c.reqDone {
 		return

@@ -25,16 +25,22 @@ func (c *Server) input(b []byte) {
 		b = b[n:]
 	}
 	c.keep(b)
-	c.parked = len(b) > 0 && (c.at == atWait || c.at == atHead && c.Pending() > message.HighWater)
+	c.parked = len(b) > 0 && (c.at == atWait || c.at == atHead && c.busy())
+}
+
+// busy reports whether the next request has to wait: its client does not read, or
+// late calls of the exchange that is just over could hit it.
+func (c *Server) busy() bool {
+	return c.Pending() > message.HighWater || c.last == c.loop.Now()
 }
 
 // head begins an exchange. Empty lines in front of a request are skipped (RFC
-// 9112, 2.2). Requests of a client that does not read its responses wait.
+// 9112, 2.2).
 func (c *Server) head(b []byte) int {
 	if b[0] == '\r' && len(b) > 1 && b[1] == '\n' {
 		return 2
 	}
-	if c.Pending() > message.HighWater {
+	if c.busy() {
 		return 0
 	}
 	h, p := &c.lane.head, c.parser(false)

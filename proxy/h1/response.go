@@ -7,7 +7,7 @@ func (c *Client) input(b []byte) {
 	for len(b) > 0 {
 		n := 0
 		switch c.at {
-		case atIdle:
+		case atIdle, atWait:
 			c.end(errUnsolicited, true)
 		case atHead:
 			n = c.head(b)
@@ -101,7 +101,8 @@ func (c *Client) close(last bool) message.Receiver {
 }
 
 // settle makes the connection idle or ends it: one that has not taken the whole
-// request, or that has more to say, cannot be used again.
+// request, or that has more to say, cannot be used again. Idle it is at the end of
+// the round: until then, late calls of the exchange that is over do nothing.
 func (c *Client) settle() {
 	if c.at != atWait {
 		return
@@ -110,8 +111,8 @@ func (c *Client) settle() {
 		c.end(nil, false)
 		return
 	}
-	c.at, c.held = atIdle, false
-	c.idle(c)
+	c.rests = true
+	c.soon(c)
 }
 
 func (c *Client) content(b []byte) int {
