@@ -80,7 +80,7 @@ func (p *parser) line(b []byte, pos int) ([]byte, int, *Refusal) {
 	end := pos + i
 	switch {
 	case i < 0 && len(b) > p.maxHead, end > p.maxHead:
-		if pos == 0 && !p.response {
+		if pos == 0 && !p.response && !p.trailing {
 			return nil, 0, refuse(414, "request line too long")
 		}
 		return nil, 0, refuse(431, "head too large")
