@@ -2,6 +2,7 @@ package annotation
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -285,4 +286,10 @@ func FuzzParsePortsNeverPanicsAndReadsItsOwnText(f *testing.F) {
 			t.Errorf("%q: %q, then %q, %v", value, p.String(), again.String(), err)
 		}
 	})
+}
+
+func TestTheKeysAreSortedSoThatTheyAreFound(t *testing.T) {
+	if !slices.IsSortedFunc(known[:], func(a, b Known) int { return strings.Compare(a.Key, b.Key) }) {
+		t.Error("keys.go is not sorted")
+	}
 }

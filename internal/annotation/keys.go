@@ -77,43 +77,68 @@ type Known struct {
 	Used bool // by meshctl; others are right, and without effect here
 }
 
-// keys returns all known keys, sorted.
-func keys() []Known {
-	list := []Known{
-		{OpaquePorts, PortList, true}, {SkipInboundPorts, PlainPorts, true}, {SkipOutboundPorts, PlainPorts, true},
-		{SkipSubnets, Subnets, true}, {InboundPort, Port, true}, {OutboundPort, Port, true}, {AdminPort, Port, true},
-		{ControlPort, Port, true}, {ProxyUID, ID, true}, {ProxyGID, ID, true}, {ShutdownGrace, Duration, true},
-		{LogLevel, Text, true}, {LogFormat, Text, true}, {NoDetectTimeoutIn, Bool, true}, {NoDetectTimeout, Bool, true},
-		{ConnectTimeoutIn, Duration, true}, {ConnectTimeout, Duration, true},
-		{AlphaPrefix + "proxy-wait-before-exit-seconds", Text, false},
-	}
-	for name, t := range map[string]Type{
-		"access-log": Text, "close-wait-timeout": Duration, "debug-image": Text, "debug-image-pull-policy": Text,
-		"debug-image-version": Text, "default-inbound-policy": Text, "enable-debug-sidecar": Bool,
-		"enable-external-profiles": Bool, "image-pull-policy": Text, "init-image": Text, "init-image-version": Text,
-		"pod-inbound-ports": PlainPorts, "proxy-access-log": Text, "proxy-additional-env": Text, "proxy-admin-shutdown": Text,
-		"proxy-await": Text, "proxy-cpu-limit": Text, "proxy-cpu-ratio-limit": Text, "proxy-cpu-request": Text,
-		"proxy-enable-native-sidecar": Bool, "proxy-ephemeral-storage-limit": Text, "proxy-ephemeral-storage-request": Text,
-		"proxy-image": Text, "proxy-inbound-discovery-cache-unused-timeout": Duration, "proxy-log-http-headers": Text,
-		"proxy-memory-limit": Text, "proxy-memory-request": Text, "proxy-metrics-hostname-labels": Bool,
-		"proxy-outbound-discovery-cache-unused-timeout": Duration, "proxy-outbound-transport-mode": Text,
-		"proxy-require-identity-inbound-ports": PlainPorts, "proxy-version": Text,
-	} {
-		list = append(list, Known{Prefix + name, t, false})
-	}
-	slices.SortFunc(list, func(a, b Known) int { return strings.Compare(a.Key, b.Key) })
-	return list
+// known is sorted by key.
+var known = [...]Known{
+	{AlphaPrefix + "proxy-wait-before-exit-seconds", Text, false},
+	{Prefix + "access-log", Text, false},
+	{AdminPort, Port, true},
+	{Prefix + "close-wait-timeout", Duration, false},
+	{ControlPort, Port, true},
+	{Prefix + "debug-image", Text, false},
+	{Prefix + "debug-image-pull-policy", Text, false},
+	{Prefix + "debug-image-version", Text, false},
+	{Prefix + "default-inbound-policy", Text, false},
+	{Prefix + "enable-debug-sidecar", Bool, false},
+	{Prefix + "enable-external-profiles", Bool, false},
+	{Prefix + "image-pull-policy", Text, false},
+	{InboundPort, Port, true},
+	{Prefix + "init-image", Text, false},
+	{Prefix + "init-image-version", Text, false},
+	{OpaquePorts, PortList, true},
+	{OutboundPort, Port, true},
+	{Prefix + "pod-inbound-ports", PlainPorts, false},
+	{Prefix + "proxy-access-log", Text, false},
+	{Prefix + "proxy-additional-env", Text, false},
+	{Prefix + "proxy-admin-shutdown", Text, false},
+	{Prefix + "proxy-await", Text, false},
+	{Prefix + "proxy-cpu-limit", Text, false},
+	{Prefix + "proxy-cpu-ratio-limit", Text, false},
+	{Prefix + "proxy-cpu-request", Text, false},
+	{NoDetectTimeoutIn, Bool, true},
+	{NoDetectTimeout, Bool, true},
+	{Prefix + "proxy-enable-native-sidecar", Bool, false},
+	{Prefix + "proxy-ephemeral-storage-limit", Text, false},
+	{Prefix + "proxy-ephemeral-storage-request", Text, false},
+	{ProxyGID, ID, true},
+	{Prefix + "proxy-image", Text, false},
+	{ConnectTimeoutIn, Duration, true},
+	{Prefix + "proxy-inbound-discovery-cache-unused-timeout", Duration, false},
+	{LogFormat, Text, true},
+	{Prefix + "proxy-log-http-headers", Text, false},
+	{LogLevel, Text, true},
+	{Prefix + "proxy-memory-limit", Text, false},
+	{Prefix + "proxy-memory-request", Text, false},
+	{Prefix + "proxy-metrics-hostname-labels", Bool, false},
+	{ConnectTimeout, Duration, true},
+	{Prefix + "proxy-outbound-discovery-cache-unused-timeout", Duration, false},
+	{Prefix + "proxy-outbound-transport-mode", Text, false},
+	{Prefix + "proxy-require-identity-inbound-ports", PlainPorts, false},
+	{ProxyUID, ID, true},
+	{Prefix + "proxy-version", Text, false},
+	{ShutdownGrace, Duration, true},
+	{SkipInboundPorts, PlainPorts, true},
+	{SkipOutboundPorts, PlainPorts, true},
+	{SkipSubnets, Subnets, true},
 }
 
 // Keys returns every known key, sorted by name.
-func Keys() []Known { return keys() }
+func Keys() []Known { return slices.Clone(known[:]) }
 
 // Find returns what is known of key.
 func Find(key string) (Known, bool) {
-	for _, k := range keys() {
-		if k.Key == key {
-			return k, true
-		}
+	i, ok := slices.BinarySearchFunc(known[:], key, func(k Known, key string) int { return strings.Compare(k.Key, key) })
+	if !ok {
+		return Known{}, false
 	}
-	return Known{}, false
+	return known[i], true
 }

@@ -18,12 +18,12 @@ func Suggest(key string) string {
 		return ""
 	}
 	best, least := "", maxTypos+1
-	for _, k := range keys() {
-		_, known, _ := strings.Cut(k.Key, "/")
-		switch d := distance(name, known); {
+	for _, k := range known {
+		_, right, _ := strings.Cut(k.Key, "/")
+		switch d := distance(name, right); {
 		case k.Key == key:
 			return ""
-		case d < least && d*2 < len(known): // "uid" is not far from anything
+		case d < least && d*2 < len(right): // "uid" is not far from anything
 			best, least = k.Key, d
 		}
 	}
@@ -33,7 +33,7 @@ func Suggest(key string) string {
 // nearDomain reports whether a key's domain is Linkerd's, or nearly.
 func nearDomain(domain string) bool {
 	for _, d := range []string{strings.TrimSuffix(Prefix, "/"), strings.TrimSuffix(AlphaPrefix, "/"), "linkerd.io"} {
-		if distance(domain, d) <= 2 {
+		if n := len(domain) - len(d); n >= -2 && n <= 2 && distance(domain, d) <= 2 {
 			return true
 		}
 	}
