@@ -20,6 +20,8 @@ var floors = map[string]int{
 	"proxy/protocol": 1,
 	"proxy/message":  1,
 	"proxy/hpack":    1,
+	"proxy/balance":  1,
+	"proxy/route":    2,
 	"proxy/h2":       2,
 
 	"redirect":       3,
