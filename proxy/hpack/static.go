@@ -193,3 +193,12 @@ func NameOf(name []byte) Name {
 	}
 	return 0
 }
+
+// Text returns the name of the static table that n is, nil if it is none. It
+// must not be changed.
+func Text(n Name) []byte {
+	if n > staticSize {
+		return nil
+	}
+	return staticFields[n].Name
+}
