@@ -32,6 +32,7 @@ type Loop struct {
 	wake     Socket
 	start    time.Time
 	now      time.Duration
+	round    uint64
 	gen      uint32
 	slots    []*Socket // by descriptor
 	events   []unix.EpollEvent
@@ -78,6 +79,10 @@ func NewLoop() (*Loop, error) {
 
 // Now is the loop's time: monotonic, since the loop was made, read once a round.
 func (l *Loop) Now() time.Duration { return l.now }
+
+// Round counts the times the loop has looked for events. What is put off to the
+// end of a round has been done when the number has changed.
+func (l *Loop) Round() uint64 { return l.round }
 
 // Load is the number of connections the loop holds, as their owner counts them.
 func (l *Loop) Load() int64 { return l.load.Load() }
@@ -139,6 +144,7 @@ func (l *Loop) Run() error {
 func (l *Loop) Step() bool {
 	for {
 		l.now = time.Since(l.start)
+		l.round++
 		n := l.poll()
 		for i := range n {
 			l.dispatch(&l.events[i])

@@ -194,3 +194,10 @@ func (b *bench) serve(cfg h1.Config, r *tape) (*wire, *h1.Server, *[]error) {
 	b.loop.Step()
 	return w, s, &ends
 }
+
+// sendQuietly writes s, which has to fit into the socket, and does not step the loop.
+func (w *wire) sendQuietly(s string) {
+	if n, err := unix.Write(w.fd, []byte(s)); err != nil || n != len(s) {
+		w.b.t.Fatalf("writing %d bytes: %d, %v", len(s), n, err)
+	}
+}

@@ -31,7 +31,7 @@ func (c *Server) input(b []byte) {
 // busy reports whether the next request has to wait: its client does not read, or
 // late calls of the exchange that is just over could hit it.
 func (c *Server) busy() bool {
-	return c.Pending() > message.HighWater || c.last == c.loop.Now()
+	return c.Pending() > message.HighWater || c.last == c.loop.Round()
 }
 
 // head begins an exchange. Empty lines in front of a request are skipped (RFC

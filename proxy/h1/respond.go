@@ -133,7 +133,7 @@ func (c *Server) responded() {
 		c.rest(nil)
 	default:
 		c.recv, c.at, c.held = nil, atHead, false
-		c.last = c.loop.Now()
+		c.last = c.loop.Round()
 		if c.drain && len(c.in) == 0 { // asked for after the head was sent
 			c.rest(nil)
 			return

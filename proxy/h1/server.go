@@ -69,14 +69,14 @@ type Server struct {
 	timer    conn.Timer
 	deadline time.Duration // loop time; 0: none
 	armed    time.Duration // what timer was started for
-	last     time.Duration // loop time of the last exchange's end
+	last     uint64        // round in which the last exchange ended
 	timing   bool          // the head's time runs
 }
 
 // NewServer takes over an attached socket; call Start next. ended is called once,
 // when the connection is over: with nil, a *Refusal, or what broke it.
 func NewServer(loop *conn.Loop, sock *conn.Socket, cfg Config, open message.Opener, ended func(error)) *Server {
-	return &Server{link: newLink(loop, sock, cfg), open: open, ended: ended, last: -1}
+	return &Server{link: newLink(loop, sock, cfg), open: open, ended: ended, last: loop.Round() - 1}
 }
 
 // Start serves the connection, of which head was read already.
@@ -139,7 +139,7 @@ func (c *Server) pump() {
 		if c.at == atHead && c.Pending() > message.HighWater {
 			return // Flush goes on
 		}
-		if c.at == atHead && c.last == c.loop.Now() {
+		if c.at == atHead && c.last == c.loop.Round() {
 			c.sock.Again() // late calls of the exchange that is over must not hit the next
 			return
 		}
