@@ -201,3 +201,6 @@ func (w *wire) sendQuietly(s string) {
 		w.b.t.Fatalf("writing %d bytes: %d, %v", len(s), n, err)
 	}
 }
+
+// quit closes the far end; the loop does not know yet.
+func (w *wire) quit() { unix.Close(w.fd) }
