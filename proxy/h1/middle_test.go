@@ -79,7 +79,8 @@ type exchange struct {
 	dial     conn.Socket
 	head     message.Head // until the dial is done
 	queued   []byte
-	ended    bool // queued is all of the body
+	tail     *message.Head // trailers that came before the dial was done
+	ended    bool          // queued is all of the body
 	headEnd  bool
 	answered bool
 	tunnel   bool
@@ -181,6 +182,10 @@ func (x *exchange) connected(sock *conn.Socket) {
 	if len(x.queued) > 0 || x.ended {
 		x.up.SendData(x.queued, x.ended)
 	}
+	if x.tail != nil {
+		x.up.SendTrailers(x.tail)
+		x.tail = nil
+	}
 	x.down.Hold(false)
 }
 
@@ -214,7 +219,8 @@ func (r *request) Data(_ message.Stream, b []byte, end bool) {
 func (r *request) Trailers(_ message.Stream, h *message.Head) {
 	x := (*exchange)(r)
 	if x.up == nil {
-		x.ended = true
+		x.tail = new(message.Head)
+		x.tail.CopyFrom(h)
 		return
 	}
 	x.up.SendTrailers(h)
