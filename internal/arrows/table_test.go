@@ -103,6 +103,8 @@ var arrows = []arrow{
 	{"proxy/h2", "proxy/conn", "drives the socket of a connection"},
 	{"proxy/h2", "proxy/message", "implements its streams"},
 	{"proxy/h2", "proxy/hpack", "header blocks"},
+	{"proxy/route", "proxy/message", "matches and edits a Head"},
+	{"proxy/route", "internal/annotation", "durations and switches as annotations write them"},
 
 	{"internal/knownports", "internal/ports", "the default lists"},
 	{"integration/servers", "integration/lab", "servers listen inside a namespace"},

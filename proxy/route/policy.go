@@ -29,11 +29,48 @@ type Retry struct {
 
 // Breaker is when an endpoint is left alone: after MaxFailures failures in a
 // row, for MinPenalty, twice as long after every probe that fails, up to
-// MaxPenalty, and up to Jitter of it more. The zero value is never.
+// MaxPenalty, and up to Jitter times that more. The zero value is never.
 type Breaker struct {
 	MaxFailures            uint32
 	MinPenalty, MaxPenalty time.Duration
 	Jitter                 float64
+
+	jittered bool // Jitter was said, perhaps as 0
+}
+
+// withDefaults fills in Linkerd's: 7 failures, 1 s, 1 m, 0.5.
+func (b Breaker) withDefaults() Breaker {
+	if b.MaxFailures == 0 {
+		b.MaxFailures = 7
+	}
+	if b.MinPenalty == 0 {
+		b.MinPenalty = time.Second
+	}
+	if b.MaxPenalty == 0 {
+		b.MaxPenalty = time.Minute
+	}
+	if !b.jittered {
+		b.Jitter = 0.5
+	}
+	b.jittered = false
+	return b
+}
+
+// Penalty is the latency that an endpoint is taken to have shown when it
+// answered 429, 5xx or a gRPC status that says the same: such answers come fast,
+// and would draw more requests. A Retry-After takes the place of Latency, up to
+// MaxRetryAfter. The zero value is none.
+type Penalty struct{ Latency, MaxRetryAfter time.Duration }
+
+// withDefaults fills in Linkerd's: 5 s, 300 s.
+func (p Penalty) withDefaults() Penalty {
+	if p.Latency == 0 {
+		p.Latency = 5 * time.Second
+	}
+	if p.MaxRetryAfter == 0 {
+		p.MaxRetryAfter = 300 * time.Second
+	}
+	return p
 }
 
 // Statuses is a set of HTTP statuses, 100 to 599.
