@@ -4,9 +4,9 @@
 //
 // One Balancer serves all loops: an endpoint's estimate and counters are
 // atomics of one cache line, and Pick takes no lock. A Balancer per loop would
-// save some 10 ns a request between cores, but each would know only its share
-// of what is under way, which is the part of the load that tells soonest, and
-// each would have to be hurt by a slow endpoint before it learns of it.
+// not know what the other loops have under way: simulated with 8 loops at 80 %
+// load, its p99 is 5 to 20 % higher. Which endpoint is shut, or gone, is one
+// answer for all loops, too.
 //
 // There is no I/O, no clock and no random source: they are handed in. Weights
 // are not this package's: a backend is chosen by weight before its endpoint is.
@@ -19,16 +19,22 @@ import (
 	"time"
 )
 
-// The defaults of a Config, which are Linkerd's.
+// The defaults of a Config. Initial and Decay are Linkerd's.
 const (
 	DefaultInitial = 30 * time.Millisecond // latency that a new endpoint is taken to have
 	DefaultDecay   = 10 * time.Second      // in which the weight of a sample falls to 1/e
+	DefaultTie     = 0.25                  // not in Linkerd
 )
 
-// Config is how a Balancer estimates. The zero value is the default.
+// Config is how a Balancer estimates and compares. The zero value is the default.
 type Config struct {
 	Initial time.Duration // 0: DefaultInitial
 	Decay   time.Duration // 0: DefaultDecay; at least 1 ms
+	// Tie is how much lower a load has to be to win, as a fraction: nearer ones are
+	// equal, and the one drawn first wins. 0: DefaultTie; negative: none, as in
+	// Linkerd. Without it endpoints that are equal but for noise get shares that
+	// differ by more than half for as long as the noise is remembered.
+	Tie float64
 	// Changed, if set, is called after the set of ready endpoints has changed, by
 	// whoever changed it and with no lock held: someone may be waiting for one.
 	Changed func()
@@ -40,6 +46,7 @@ type Config struct {
 type Balancer[E comparable] struct {
 	initial uint32 // float32 bits, milliseconds
 	decay   float64
+	tie     float64
 	changed func()
 	ready   atomic.Pointer[[]*Endpoint[E]]
 
@@ -55,7 +62,13 @@ func New[E comparable](cfg Config) *Balancer[E] {
 	if cfg.Decay <= 0 {
 		cfg.Decay = DefaultDecay
 	}
-	b := &Balancer[E]{initial: bits(millis(cfg.Initial)), decay: max(millis(cfg.Decay), 1), changed: cfg.Changed}
+	switch {
+	case cfg.Tie == 0:
+		cfg.Tie = DefaultTie
+	case cfg.Tie < 0:
+		cfg.Tie = 0
+	}
+	b := &Balancer[E]{initial: bits(millis(cfg.Initial)), decay: max(millis(cfg.Decay), 1), changed: cfg.Changed, tie: 1 + cfg.Tie}
 	b.ready.Store(&[]*Endpoint[E]{})
 	return b
 }
@@ -80,7 +93,7 @@ func (b *Balancer[E]) Pick(now time.Duration, random uint64) *Endpoint[E] {
 	}
 	first, second := ready[i], ready[j]
 	tick := ticks(now)
-	if second.load(tick) < first.load(tick) {
+	if second.load(tick)*b.tie < first.load(tick) {
 		return second
 	}
 	return first

@@ -36,7 +36,7 @@ type Said struct {
 // business. The Problems name the field only. A key of these families that is
 // not known is a Problem, too.
 func ParseAnnotations(of Kind, annotations map[string]string) (Said, Problems) {
-	p := annotationParser{of: of}
+	p := annotationParser{of: of, breaker: Breaker{Jitter: defaultJitter}}
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if inFamily(key) {
 			p.parse(key, annotations[key])
@@ -205,7 +205,6 @@ func (p *annotationParser) balancer(key, value string) {
 			return
 		}
 		p.breaker.Jitter = ratio
-		p.breaker.jittered = true
 	default:
 		p.wrong(key, "unknown, or not supported")
 	}

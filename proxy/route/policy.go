@@ -34,11 +34,12 @@ type Breaker struct {
 	MaxFailures            uint32
 	MinPenalty, MaxPenalty time.Duration
 	Jitter                 float64
-
-	jittered bool // Jitter was said, perhaps as 0
 }
 
-// withDefaults fills in Linkerd's: 7 failures, 1 s, 1 m, 0.5.
+// defaultJitter is Linkerd's.
+const defaultJitter = 0.5
+
+// withDefaults fills in Linkerd's for what is 0: 7 failures, 1 s, 1 m.
 func (b Breaker) withDefaults() Breaker {
 	if b.MaxFailures == 0 {
 		b.MaxFailures = 7
@@ -49,10 +50,6 @@ func (b Breaker) withDefaults() Breaker {
 	if b.MaxPenalty == 0 {
 		b.MaxPenalty = time.Minute
 	}
-	if !b.jittered {
-		b.Jitter = 0.5
-	}
-	b.jittered = false
 	return b
 }
 
