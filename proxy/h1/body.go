@@ -37,7 +37,7 @@ const (
 )
 
 const (
-	maxSizeDigits = 16
+	maxSizeDigits = 16 // what fits int64 in 15, and a leading zero or more
 	// maxExt is the most that chunk extensions of one chunk may take: signed
 	// uploads to object stores need about 90 bytes, and a sender of nothing but
 	// extensions costs work without end.

@@ -1,5 +1,7 @@
 package h1
 
+import "encoding/binary"
+
 // Classes of bytes; a byte may be in several.
 const (
 	tokenChar  uint8 = 1 << iota // RFC 9110, 5.6.2
@@ -92,4 +94,19 @@ func element(list []byte) (first, rest []byte) {
 		}
 	}
 	return trim(list), nil
+}
+
+// validValue reports whether b is a field value, eight bytes at a time: a word
+// without a byte below SP and without a DEL is good.
+func validValue(b []byte) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for len(b) >= 8 {
+		x := binary.LittleEndian.Uint64(b)
+		del := x ^ 0x7f*ones
+		if ((x-' '*ones)&^x|(del-ones)&^del)&high != 0 && !all(b[:8], valueChar) {
+			return false
+		}
+		b = b[8:]
+	}
+	return all(b, valueChar)
 }

@@ -160,7 +160,7 @@ func (p *parser) statusLine(line []byte, h *message.Head) *Refusal {
 	h.Version = p.version
 	h.Status = int(code[0]-'0')*100 + int(code[1]-'0')*10 + int(code[2]-'0')
 	if len(line) > 12 {
-		if line[12] != ' ' || !all(line[13:], valueChar) {
+		if line[12] != ' ' || !validValue(line[13:]) {
 			return bad("bad reason phrase")
 		}
 		h.Phrase = line[13:]

@@ -3,6 +3,7 @@ package h1_test
 import (
 	"net"
 	"net/netip"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -23,7 +24,7 @@ type middle struct {
 
 	onEnd   func(error) // a server connection has ended
 	servers []*h1.Server
-	dialed  int
+	dialed  atomic.Int32
 }
 
 func newMiddle(to netip.AddrPort, cfg h1.Config) (*middle, error) {
@@ -139,7 +140,7 @@ func (r *request) Head(_ message.Stream, h *message.Head, end bool) {
 // connect dials; the exchange is the handler until the connection is up.
 func (x *exchange) connect() {
 	m := x.m
-	m.dialed++
+	m.dialed.Add(1)
 	sock := new(conn.Socket)
 	done, e := m.loop.Dial(sock, m.to, dialing{x, sock})
 	switch {

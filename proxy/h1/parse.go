@@ -128,7 +128,7 @@ func (p *parser) field(line []byte, h *message.Head) *Refusal {
 		return bad("bad field name")
 	}
 	value := trim(line[k+1:])
-	if !all(value, valueChar) {
+	if !validValue(value) {
 		return bad("bad byte in a field value")
 	}
 	if p.fields++; p.fields > p.maxFields {

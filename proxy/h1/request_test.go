@@ -234,3 +234,12 @@ func TestLimitsOfARequestHeadAreKept(t *testing.T) {
 		})
 	}
 }
+
+func TestALargeHeadIsReadWhereTheLimitAllowsIt(t *testing.T) {
+	b := newBench(t)
+	value := strings.Repeat("b", 300_000)
+	want := "GET |shop.example|/p [x=" + value + "] [y=1] len=0 end=true\n"
+	if got := verdict(b, h1.Config{MaxHead: 1 << 20}, get("x: "+value+"\r\ny: 1\r\n")); got != want {
+		t.Errorf("%d bytes heard, want %d", len(got), len(want))
+	}
+}
