@@ -92,8 +92,10 @@ fuzz: ## every fuzz target for FUZZTIME each
 	done
 
 .PHONY: bench
-bench: build ## micro-benchmarks, then the comparison with the peers in integration/bench
+bench: build ## micro-benchmarks, the drawing of what balancing does, then the comparison with the peers in integration/bench
 	@$(GO) test -run '^$$' -bench . -benchmem -p 1 $(PKG)
+	$(GO) run ./internal/tools/balancing >docs/balancing.svg.new
+	mv docs/balancing.svg.new docs/balancing.svg
 	if [ -x integration/bench/run ]; then integration/bench/run bin/meshctl; fi
 
 .PHONY: golden

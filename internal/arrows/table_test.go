@@ -40,9 +40,11 @@ var floors = map[string]int{
 	"internal/arrows":     1,
 	"internal/deps":       1,
 
-	"internal/tools/vulndb":  1,
-	"internal/tools/testsum": 1,
-	"internal/tools/clidocs": 1,
+	"internal/tools/vulndb":    1,
+	"internal/tools/testsum":   1,
+	"internal/tools/clidocs":   1,
+	"internal/simulation":      2,
+	"internal/tools/balancing": 3,
 
 	"integration":             7,
 	"integration/conformance": 7,
@@ -133,6 +135,9 @@ var arrows = []arrow{
 	{"proxy/route", "internal/annotation", "durations and switches as annotations write them"},
 
 	{"internal/knownports", "internal/ports", "the default lists"},
+	{"internal/simulation", "proxy/balance", "lets requests queue at what it chooses"},
+	{"internal/tools/balancing", "internal/simulation", "draws what came out"},
+	{"internal/tools/balancing", "proxy/balance", "configures what it draws"},
 	{"integration/servers", "integration/lab", "servers listen inside a namespace"},
 	{"integration/built", "integration/lab", "runs the program without the test's own settings"},
 	{"integration/built", "integration/servers", "runs the program as servers are run"},
