@@ -22,6 +22,17 @@ type Config struct {
 	Inherited listen.Sockets
 
 	OpaquePorts ports.Set
+	// OpaquePortsSaid: they were asked for, so that they win over the annotation of
+	// the pod.
+	OpaquePortsSaid bool
+	// Annotations is a file with the pod's own annotations, as the downward API
+	// writes it; empty: none. Its opaque-ports count for what comes in, and change
+	// with the file.
+	Annotations string
+	// Resources are files and directories of Kubernetes objects, which say what a
+	// destination is; none: every destination is just an address.
+	Resources []string
+	Namespace string // of the pod; whose EgressNetworks and routes count
 
 	DetectTimeout    time.Duration // then fail open
 	EarlyDialAfter   time.Duration // 0: never
@@ -45,6 +56,7 @@ func DefaultConfig() Config {
 		OutboundListen:      []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:4140"), netip.MustParseAddrPort("[::1]:4140")},
 		AdminListen:         []netip.AddrPort{netip.MustParseAddrPort("[::]:4191")},
 		OpaquePorts:         policy.DefaultOpaque(),
+		Namespace:           "default",
 		DetectTimeout:       10 * time.Second,
 		EarlyDialAfter:      250 * time.Millisecond,
 		ConnectTimeout:      time.Second,

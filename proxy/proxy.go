@@ -40,6 +40,7 @@ type Proxy struct {
 	outbound  *forward.Forwarder
 	listeners []*conn.Listener // of loops[i], several a loop
 	admin     *admin.Admin
+	targets   targets
 	shutdown  chan struct{} // POST /shutdown
 	once      sync.Once
 	draining  atomic.Bool
@@ -67,7 +68,12 @@ func New(cfg Config) (p *Proxy, err error) {
 		}
 		p.loops = append(p.loops, l)
 	}
-	p.route()
+	if err := p.discover(); err != nil {
+		return nil, err
+	}
+	if err := p.route(); err != nil {
+		return nil, err
+	}
 	p.admin, err = admin.New(p.adminConfig())
 	return p, err
 }
@@ -96,7 +102,7 @@ func (p *Proxy) open() error {
 }
 
 // route sets up what decides about connections.
-func (p *Proxy) route() {
+func (p *Proxy) route() error {
 	locals := &conn.Locals{}
 	declared := &policy.Policy{Opaque: p.cfg.OpaquePorts, Own: p.cfg.own(), Local: locals.Has}
 	memory := &detect.Memory{}
@@ -105,8 +111,15 @@ func (p *Proxy) route() {
 		IdleTimeout: p.cfg.IdleTimeout, HalfCloseTimeout: p.cfg.HalfCloseTimeout,
 		MaxDetecting: p.cfg.MaxDetecting, FixedTarget: p.cfg.FixedTarget,
 	}
-	p.inbound = forward.New(fc, metrics.Inbound, inbound.New(declared), p.metrics, p.cfg.Log, memory, p.loops)
-	p.outbound = forward.New(fc, metrics.Outbound, outbound.New(declared), p.metrics, p.cfg.Log, memory, p.loops)
+	own := &policy.Policy{Opaque: p.cfg.OpaquePorts, Own: p.cfg.own(), Local: locals.Has}
+	if err := p.ownPorts(own); err != nil {
+		return err
+	}
+	out := outbound.New(declared)
+	out.Targets = p.targets.resolver()
+	p.inbound = forward.New(fc, metrics.Inbound, inbound.New(own), p.metrics, p.cfg.Log, memory, p.loops)
+	p.outbound = forward.New(fc, metrics.Outbound, out, p.metrics, p.cfg.Log, memory, p.loops)
+	return nil
 }
 
 // Run serves until ctx ends or a shutdown is asked for, then drains: listeners
@@ -127,12 +140,14 @@ func (p *Proxy) Run(ctx context.Context, now <-chan struct{}) error {
 		})
 	}
 	stopAdmin, err := p.serveAdmin(failed)
+	stopFollowing := p.follow()
 	if err == nil {
 		p.cfg.Log.Info("proxy ready", "inbound", p.cfg.InboundListen, "outbound", p.cfg.OutboundListen,
 			"admin", p.cfg.AdminListen, "opaque_ports", p.cfg.OpaquePorts.String())
 		err = p.serve(ctx, now, failed)
 		stopAdmin()
 	}
+	stopFollowing()
 	for _, l := range p.loops {
 		l.Stop()
 	}

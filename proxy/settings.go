@@ -17,6 +17,9 @@ type settings struct {
 	OutboundListen      []netip.AddrPort `json:"outbound_listen"`
 	AdminListen         []netip.AddrPort `json:"admin_listen"`
 	OpaquePorts         string           `json:"opaque_ports"`
+	Annotations         string           `json:"annotations,omitempty"`
+	Resources           []string         `json:"resources,omitempty"`
+	Namespace           string           `json:"namespace"`
 	DetectTimeout       string           `json:"detect_timeout"`
 	EarlyDialAfter      string           `json:"early_dial_after"`
 	ConnectTimeout      string           `json:"connect_timeout"`
@@ -30,7 +33,8 @@ func (c Config) settings() settings {
 	d := time.Duration.String
 	return settings{
 		Version: c.Version, InboundListen: c.InboundListen, OutboundListen: c.OutboundListen, AdminListen: c.AdminListen,
-		OpaquePorts: c.OpaquePorts.String(), DetectTimeout: d(c.DetectTimeout), EarlyDialAfter: d(c.EarlyDialAfter),
+		OpaquePorts: c.OpaquePorts.String(), Annotations: c.Annotations, Resources: c.Resources, Namespace: c.Namespace,
+		DetectTimeout: d(c.DetectTimeout), EarlyDialAfter: d(c.EarlyDialAfter),
 		ConnectTimeout: d(c.ConnectTimeout), IdleTimeout: d(c.IdleTimeout), HalfCloseTimeout: d(c.HalfCloseTimeout),
 		MaxDetecting: c.MaxDetecting, ShutdownGracePeriod: d(c.ShutdownGracePeriod),
 	}

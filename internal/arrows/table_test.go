@@ -24,7 +24,7 @@ var floors = map[string]int{
 	"proxy/route":             2,
 	"proxy/discovery":         3,
 	"proxy/discovery/cluster": 3,
-	"proxy/discovery/file":    3,
+	"proxy/discovery/file":    4,
 	"proxy/h1":                2,
 	"proxy/h2":                2,
 

@@ -3,16 +3,20 @@ package forward
 import (
 	"net/netip"
 
+	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/protocol"
 )
 
 // Route is where a connection goes and what is known of it before any byte.
 type Route struct {
-	Target netip.AddrPort // what is dialed: the original destination
+	Target netip.AddrPort // what is dialed: the original destination, or an endpoint of it
 	Kind   protocol.Kind  // Opaque when declared; Unknown: find out
 	// Early allows the target to be dialed before the client speaks: there is
 	// one possible endpoint, so that the choice cannot depend on the protocol.
 	Early bool
+	// To is what is known of the original destination, nil where nobody was asked.
+	// Its View has the endpoints, of which Target is one.
+	To *discovery.Target
 }
 
 // Router chooses the Route of a connection from client to its original

@@ -92,6 +92,7 @@ type Metrics struct {
 	panics             atomic.Uint64
 	grpcStatusMissing  atomic.Uint64
 	draining           atomic.Bool
+	resources          resources
 }
 
 // New makes a Metrics in which nothing has happened yet.

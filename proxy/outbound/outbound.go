@@ -1,25 +1,54 @@
-// Package outbound routes connections of the local application: to the address
-// it asked for, where the choice of endpoint has already been made.
+// Package outbound routes connections of the local application: to what the
+// address it asked for stands for, where somebody knows; else to that address.
 package outbound
 
 import (
+	"math/rand/v2"
 	"net/netip"
 
+	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/forward"
 	"github.com/meshctl/meshctl/proxy/policy"
 )
 
 // Router chooses the Route of outbound connections. It is a forward.Router.
-type Router struct{ policy *policy.Policy }
+type Router struct {
+	policy *policy.Policy
+	// Targets, if set, says what a destination is; policy then only knows the
+	// proxy's own listeners. It must not change once the Router is in use.
+	Targets discovery.Resolver
+}
 
 // New makes a Router from what is declared.
 func New(p *policy.Policy) *Router { return &Router{policy: p} }
 
-// Route returns dst itself, with what is declared of its port. It refuses, with
-// a *forward.Refusal, a destination that is a listener of this proxy.
+// Route returns the Route to dst: to an endpoint of what it stands for, or to
+// itself. It refuses, with a *forward.Refusal, a destination that is a listener
+// of this proxy, a port that a Service does not have, an EgressNetwork that
+// denies, and a Service of which no endpoint is ready.
 func (r *Router) Route(_, dst netip.AddrPort) (forward.Route, error) {
 	if r.policy.Loop(dst) {
 		return forward.Route{}, &forward.Refusal{Reason: "own_listener"}
 	}
-	return forward.Route{Target: dst, Kind: r.policy.Kind(dst.Port()), Early: true}, nil
+	if r.Targets == nil {
+		return forward.Route{Target: dst, Kind: r.policy.Kind(dst.Port()), Early: true}, nil
+	}
+	to := r.Targets.Resolve(dst)
+	v := to.View()
+	switch {
+	case v.Refused != 0:
+		return forward.Route{}, &forward.Refusal{Reason: v.Refused.String()}
+	case len(v.Endpoints) == 0:
+		return forward.Route{}, &forward.Refusal{Reason: "no_endpoints"}
+	}
+	// Any endpoint will do for TCP, so the choice does not depend on what the
+	// client is going to say.
+	e := v.Endpoints[0]
+	if n := len(v.Endpoints); n > 1 {
+		e = v.Endpoints[rand.IntN(n)]
+	}
+	if r.policy.Loop(e.Addr) {
+		return forward.Route{}, &forward.Refusal{Reason: "own_listener"}
+	}
+	return forward.Route{Target: e.Addr, Kind: v.Protocol.Kind, Early: true, To: to}, nil
 }

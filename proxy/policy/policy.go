@@ -5,17 +5,21 @@ package policy
 
 import (
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/meshctl/meshctl/internal/ports"
 	"github.com/meshctl/meshctl/proxy/protocol"
 )
 
-// Policy is what is declared of ports. It is read-only once in use.
+// Policy is what is declared of ports. All but Live is read-only once in use.
 type Policy struct {
 	// Opaque holds the ports whose connections are relayed without detection.
 	Opaque ports.Set
 	// Own holds the ports the proxy itself listens on.
 	Own ports.Set
+	// Live, once it is set, takes the place of Opaque: the list can change while
+	// the proxy runs.
+	Live atomic.Pointer[ports.Set]
 	// Local reports whether an address is this machine's own.
 	Local func(netip.Addr) bool
 }
@@ -26,7 +30,11 @@ func DefaultOpaque() ports.Set { return ports.Of(25, 587, 3306, 4444, 5432, 6379
 
 // Kind is what is declared of a destination port: Opaque or Unknown.
 func (p *Policy) Kind(port uint16) protocol.Kind {
-	if p.Opaque.Contains(port) {
+	opaque := p.Opaque
+	if live := p.Live.Load(); live != nil {
+		opaque = *live
+	}
+	if opaque.Contains(port) {
 		return protocol.Opaque
 	}
 	return protocol.Unknown

@@ -96,12 +96,6 @@ func NewReader(cfg Config) *Reader {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Settle <= 0 {
-		cfg.Settle = 100 * time.Millisecond
-	}
-	if cfg.Poll <= 0 {
-		cfg.Poll = 30 * time.Second
-	}
 	return &Reader{cfg: cfg, files: map[string]*known{}, lists: map[string][]string{}}
 }
 
