@@ -22,6 +22,9 @@ type Config struct {
 	MaxFields   int           // fields of a head or of trailers; default 128
 	HeadTimeout time.Duration // for a request's head, from its first byte; default 10 s
 	IdleTimeout time.Duration // between requests; default 60 s
+	// StallTimeout is how long a client may neither send what is missing of its body
+	// nor take what waits for it; default 5 min. Tunnels have none.
+	StallTimeout time.Duration
 	// HalfClose lets a client that has ended its side wait for its response. By
 	// default its FIN means that it is gone, and the request is given up: a FIN
 	// is all that a client that was killed sends.
@@ -40,6 +43,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.IdleTimeout == 0 {
 		c.IdleTimeout = 60 * time.Second
+	}
+	if c.StallTimeout == 0 {
+		c.StallTimeout = 5 * time.Minute
 	}
 	return c
 }

@@ -68,7 +68,7 @@ func (c *Server) begin(p *parser, h *message.Head) {
 	c.timing, c.deadline = false, 0
 	c.version, c.stays = p.version, p.keeps()
 	c.isHead, c.connect, c.asked = string(h.Method) == "HEAD", string(h.Method) == "CONNECT", len(h.Upgrade) > 0
-	c.begun, c.done, c.held, c.sent = false, false, false, 0
+	c.begun, c.done, c.held, c.sent, c.seen = false, false, false, 0, 0
 	c.resp = outgoing{said: message.Unknown}
 	c.reqDone, c.at = true, atWait
 	switch {
@@ -78,6 +78,9 @@ func (c *Server) begin(p *parser, h *message.Head) {
 		c.reqDone, c.at, c.body = false, atBody, body{coding: byChunks}
 	case h.Length > 0:
 		c.reqDone, c.at, c.body = false, atBody, body{coding: byLength, left: h.Length}
+	}
+	if c.at == atBody {
+		c.due(c.cfg.StallTimeout)
 	}
 }
 
@@ -89,9 +92,11 @@ func (c *Server) content(b []byte) int {
 	}
 	switch {
 	case end:
-		c.reqDone, c.at = true, atWait
+		c.whole()
 	case c.body.trailing():
 		c.at = atEndOfBody
+	default:
+		c.due(c.cfg.StallTimeout)
 	}
 	if len(data) > 0 || end {
 		c.recv.Data(c, data, end)
@@ -109,13 +114,21 @@ func (c *Server) trailers(b []byte) int {
 	case n == 0:
 		return 0
 	}
-	c.reqDone, c.at = true, atWait
+	c.whole()
 	if len(h.Fields) == 0 {
 		c.recv.Data(c, nil, true)
 	} else {
 		c.recv.Trailers(c, h)
 	}
 	return n
+}
+
+// whole ends the request.
+func (c *Server) whole() {
+	c.reqDone, c.at = true, atWait
+	if c.Pending() == 0 {
+		c.deadline = 0
+	}
 }
 
 // refuse answers a faulty request and ends the connection: what follows it

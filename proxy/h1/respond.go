@@ -92,6 +92,7 @@ func (c *Server) persistence(w *headWriter, h *message.Head, tunnel, closes bool
 // tunnel lets the bytes through that had to wait for the response.
 func (c *Server) tunnel() {
 	c.at, c.reqDone, c.held = atTunnel, false, false
+	c.deadline = 0
 	c.readable = true
 	c.sock.Again()
 }
@@ -173,6 +174,9 @@ func (c *Server) Hold(hold bool) {
 		return
 	}
 	c.held = hold
+	if c.at == atBody {
+		c.due(c.cfg.StallTimeout) // while held, Expired only moves it on
+	}
 	if !hold && (c.readable || c.parked) {
 		c.sock.Again()
 	}

@@ -70,13 +70,14 @@ type Server struct {
 	deadline time.Duration // loop time; 0: none
 	armed    time.Duration // what timer was started for
 	last     uint64        // round in which the last exchange ended
+	seen     int64         // of sent, when the deadline was last moved for it
 	timing   bool          // the head's time runs
 }
 
 // NewServer takes over an attached socket; call Start next. ended is called once,
 // when the connection is over: with nil, a *Refusal, or what broke it.
 func NewServer(loop *conn.Loop, sock *conn.Socket, cfg Config, open message.Opener, ended func(error)) *Server {
-	return &Server{link: newLink(loop, sock, cfg), open: open, ended: ended, last: loop.Round() - 1}
+	return &Server{link: newLink(loop, sock, cfg), open: open, ended: ended, reqDone: true, last: loop.Round() - 1}
 }
 
 // Start serves the connection, of which head was read already.
@@ -238,9 +239,12 @@ func (c *Server) Flush() {
 		c.recv.Drained(c)
 	}
 	if c.Pending() > 0 {
+		c.stall()
 		return
 	}
 	switch {
+	case c.at == atWait:
+		c.deadline = 0 // it is for the server to speak
 	case c.at == atRest:
 		c.part()
 	case c.at == atTunnel && c.done && !c.shut:
@@ -248,6 +252,15 @@ func (c *Server) Flush() {
 		c.sock.CloseWrite()
 	case c.at == atHead && c.parked:
 		c.sock.Again()
+	}
+}
+
+// stall gives a client that takes its response slowly more time whenever it has
+// taken some.
+func (c *Server) stall() {
+	if c.recv != nil && c.at != atTunnel && c.sent != c.seen {
+		c.seen = c.sent
+		c.due(c.cfg.StallTimeout)
 	}
 }
 
@@ -305,6 +318,12 @@ func (c *Server) Expired(*conn.Timer) {
 		c.refuse(refuse(408, "request head took too long"))
 	case c.at == atHead:
 		c.rest(nil)
+	case c.Pending() > 0:
+		c.gone(unix.ETIMEDOUT)
+	case c.held:
+		c.due(c.cfg.StallTimeout)
+	case c.at == atBody || c.at == atEndOfBody:
+		c.refuse(refuse(408, "request body took too long"))
 	}
 }
 

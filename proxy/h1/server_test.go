@@ -484,3 +484,51 @@ func TestAPanicEndsItsConnectionOnly(t *testing.T) {
 	w.close()
 	w2.close()
 }
+
+func TestAClientThatStallsIsGivenUp(t *testing.T) {
+	const limit = time.Minute
+	for _, v := range []struct {
+		name string
+		do   func(w *wire, r *tape)
+		gone time.Duration // zero: not within five minutes
+	}{
+		{"a body that stops", func(w *wire, _ *tape) { w.send(put("Content-Length: 5\r\n", "ab")) }, limit},
+		{"a body that trickles", func(w *wire, _ *tape) {
+			w.send(put("Content-Length: 500\r\n", "ab"))
+			for range 10 {
+				time.Sleep(40 * time.Second)
+				w.send("c")
+			}
+		}, 400*time.Second + limit},
+		{"a body that is held", func(w *wire, r *tape) { w.send(put("Content-Length: 5\r\n", "ab")); r.stream.Hold(true) }, 0},
+		{"a response that is not taken", func(w *wire, r *tape) {
+			w.send(get(""))
+			r.stream.SendHead(head(200, 10<<20), false)
+			r.stream.SendData(make([]byte, 5<<20), false)
+		}, limit},
+		{"a server that thinks", func(w *wire, _ *tape) { w.send(put("Content-Length: 2\r\n", "ab")) }, 0},
+		{"a tunnel at rest", func(w *wire, r *tape) {
+			w.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n")
+			r.stream.SendHead(head(200, 0), false)
+		}, 0},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				r := &tape{}
+				start := time.Now()
+				w, _, _ := b.serve(h1.Config{StallTimeout: limit}, r)
+				v.do(w, r)
+				for time.Since(start) < 10*time.Minute && !strings.Contains(r.text(), "aborted") {
+					time.Sleep(time.Second)
+					b.loop.Step()
+				}
+				took := time.Since(start)
+				if v.gone == 0 && took < 10*time.Minute || v.gone != 0 && (took < v.gone || took > v.gone+3*time.Second) {
+					t.Errorf("given up after %v, want %v", took, v.gone)
+				}
+				w.close()
+			})
+		})
+	}
+}
