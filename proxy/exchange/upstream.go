@@ -1,0 +1,142 @@
+package exchange
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/meshctl/meshctl/proxy/balance"
+	"github.com/meshctl/meshctl/proxy/message"
+	"github.com/meshctl/meshctl/proxy/route"
+)
+
+// Endpoint is where a connection can go.
+type Endpoint struct{ Addr netip.AddrPort }
+
+// Parent is what a destination is made of: what NewUpstream and Update are told.
+type Parent struct {
+	Table *route.Table // nil: every request goes to the first backend as it is
+	// Backends are those of Table, by its indexes; at least one.
+	Backends []Members
+}
+
+// Members are the endpoints of one backend.
+type Members struct {
+	Name      string // what it is, such as "shop/db:8080": it keeps its estimates under this name
+	Endpoints []Endpoint
+	// Version is what the endpoints speak; not said: what the client speaks.
+	Version message.Version
+	Breaker route.Breaker
+	Penalty route.Penalty
+}
+
+// Upstream is where the requests of one destination go. It is shared by all
+// loops; one Update at a time.
+type Upstream struct {
+	plan  atomic.Pointer[plan]
+	lanes []*Lane
+}
+
+// plan is what is in force; it never changes.
+type plan struct {
+	table    *route.Table
+	backends []*backend
+}
+
+// backend is the endpoints of one backend with what is known of each.
+type backend struct {
+	name     string
+	version  message.Version
+	balancer *balance.Balancer[Endpoint]
+	breaker  route.Breaker
+	penalty  route.Penalty
+
+	sick   atomic.Int32 // len(health), so that the healthy pay one load
+	mu     sync.Mutex
+	health map[*balance.Endpoint[Endpoint]]*health
+}
+
+// NewUpstream makes an Upstream for all lanes of a proxy.
+func NewUpstream(p Parent, lanes []*Lane) *Upstream {
+	u := &Upstream{lanes: lanes}
+	u.Update(p)
+	return u
+}
+
+// Update makes p what is in force for requests that come from now on. Backends
+// of the same name keep the estimates and the connections of endpoints that
+// stay; endpoints that left finish what is under way on them.
+func (u *Upstream) Update(p Parent) {
+	old := u.plan.Load()
+	next := &plan{table: p.Table}
+	for _, m := range p.Backends {
+		b := old.named(m.Name)
+		if b == nil || b.version != m.Version || b.breaker != m.Breaker || b.penalty != m.Penalty {
+			b = &backend{name: m.Name, version: m.Version, breaker: m.Breaker, penalty: m.Penalty,
+				health: map[*balance.Endpoint[Endpoint]]*health{}}
+			b.balancer = balance.New[Endpoint](balance.Config{Changed: u.changed})
+		}
+		b.balancer.Update(m.Endpoints)
+		next.backends = append(next.backends, b)
+	}
+	u.plan.Store(next)
+}
+
+func (p *plan) named(name string) *backend {
+	if p == nil {
+		return nil
+	}
+	for _, b := range p.backends {
+		if b.name == name {
+			return b
+		}
+	}
+	return nil
+}
+
+// changed wakes the exchanges that wait for an endpoint.
+func (u *Upstream) changed() {
+	for _, ln := range u.lanes {
+		if ln.waits.Load() > 0 {
+			ln.loop.Post(ln.wake)
+		}
+	}
+}
+
+// Connection is an opaque connection's place on an endpoint.
+type Connection struct {
+	backend  *backend
+	endpoint *balance.Endpoint[Endpoint]
+	flight   balance.Flight[Endpoint]
+}
+
+// Pick chooses the endpoint of an opaque connection that ln is to open; false
+// when none is ready. Up, or Failed, is called when that has ended, and Closed
+// at its end.
+func (u *Upstream) Pick(ln *Lane) (c Connection, addr netip.AddrPort, ok bool) {
+	b := u.plan.Load().backends[0]
+	e := b.balancer.Pick(ln.now(), ln.random())
+	if e == nil {
+		return c, addr, false
+	}
+	return Connection{backend: b, endpoint: e, flight: e.Start(ln.now())}, e.Value.Addr, true
+}
+
+// Up says that the connection is established: it is load until Closed.
+func (c *Connection) Up(ln *Lane) {
+	c.flight.Done(ln.now())
+	c.endpoint.Opened()
+	c.backend.worked(c.endpoint)
+}
+
+// Failed says that the endpoint could not be connected to.
+func (c *Connection) Failed(ln *Lane) {
+	c.flight.Done(ln.now())
+	c.backend.unreachable(ln, c.endpoint)
+}
+
+// Closed ends what Up began.
+func (c *Connection) Closed() { c.endpoint.Closed() }
+
+// Endpoints is how many endpoints the destination's own backend has.
+func (u *Upstream) Endpoints() int { return len(u.plan.Load().backends[0].balancer.Endpoints()) }
