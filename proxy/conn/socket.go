@@ -23,10 +23,16 @@ type Socket struct {
 // Attach makes the open descriptor fd, which must be non-blocking, a socket of
 // l. The handler is called at once for whatever fd is ready for.
 func (l *Loop) Attach(s *Socket, fd int, h Handler) error {
-	return l.attach(s, fd, h, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP|unix.EPOLLET)
+	if e := l.attach(s, fd, h, socketEvents); e != 0 {
+		return e
+	}
+	return nil
 }
 
-func (l *Loop) attach(s *Socket, fd int, h Handler, events uint32) error {
+// socketEvents is what every connection's socket is watched for.
+const socketEvents = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
+
+func (l *Loop) attach(s *Socket, fd int, h Handler, events uint32) syscall.Errno {
 	l.gen++
 	*s = Socket{loop: l, handler: h, fd: int32(fd), gen: l.gen, open: true}
 	for fd >= len(l.slots) {
@@ -39,9 +45,8 @@ func (l *Loop) attach(s *Socket, fd int, h Handler, events uint32) error {
 	if errno != 0 {
 		l.slots[fd] = nil
 		s.open = false
-		return errno
 	}
-	return nil
+	return errno
 }
 
 // Loop returns the loop the socket belongs to.
