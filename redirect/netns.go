@@ -191,3 +191,15 @@ func (n *Namespace) enter() (home *netns.NsHandle, err error) {
 	}
 	return &here, nil
 }
+
+// SetCloseWait sets for how many seconds conntrack of ns keeps a connection
+// that only one side has closed (nf_conntrack_tcp_timeout_close_wait).
+func SetCloseWait(ns *Namespace, seconds int) error {
+	return ns.Do(func() error {
+		const path = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close_wait"
+		if err := os.WriteFile(path, fmt.Appendln(nil, seconds), 0o644); err != nil {
+			return &Error{Step: "setting conntrack's close-wait time", Err: err}
+		}
+		return nil
+	})
+}
