@@ -27,6 +27,7 @@ var floors = map[string]int{
 	"internal/ports":      1,
 	"internal/listen":     1,
 	"internal/knownports": 2,
+	"internal/demo":       4,
 	"internal/arrows":     1,
 	"internal/deps":       1,
 
@@ -36,6 +37,7 @@ var floors = map[string]int{
 
 	"integration":             7,
 	"integration/conformance": 7,
+	"integration/cases":       7,
 	"integration/built":       3,
 	"integration/lab":         1,
 	"integration/servers":     2,
@@ -54,17 +56,16 @@ var arrows = []arrow{
 	{"cmd/meshctl", "internal/ports", "port lists on the command line"},
 	{"cmd/meshctl", "internal/knownports", "the table that meshctl ports prints"},
 	{"cmd/meshctl", "internal/listen", "listen addresses on the command line, descriptors handed over"},
+	{"cmd/meshctl", "internal/demo", "meshctl demo"},
 	{"cmd/meshctl", "proxy", "meshctl proxy"},
 	{"cmd/meshctl", "proxy/policy", "the default list of opaque ports"},
 
 	{"redirect", "rules", "puts a Plan into the kernel and compares the kernel with it"},
 	{"redirect", "rules/nftables", "the netlink objects of a Plan"},
 	{"redirect", "rules/iptables", "the restore text of a Plan"},
-	{"redirect", "internal/ports", "chooses the ports that verify tries"},
 	{"redirect", "internal/listen", "binds the listeners before the rules are written"},
 	{"rules", "internal/ports", "port sets are part of a Config"},
 	{"rules/nftables", "rules", "renders a Plan"},
-	{"rules/nftables", "internal/ports", "interval sets of ports"},
 	{"rules/iptables", "rules", "renders a Plan"},
 	{"rules/iptables", "internal/ports", "multiport chunks of ports"},
 
@@ -96,6 +97,7 @@ var arrows = []arrow{
 	{"proxy/l4", "proxy/conn", "relays between two sockets of one loop"},
 
 	{"internal/knownports", "internal/ports", "the default lists"},
+	{"internal/demo", "redirect", "enters the namespaces it makes"},
 	{"integration/servers", "integration/lab", "servers listen inside a namespace"},
 	{"integration/built", "integration/lab", "runs the program without the test's own settings"},
 	{"integration/built", "integration/servers", "runs the program as servers are run"},
@@ -115,8 +117,8 @@ var libraries = []library{
 	{"github.com/spf13/pflag", []string{"cmd/meshctl"}, "flags and help are the command line's"},
 	{"github.com/google/nftables", []string{"redirect", "rules/nftables"}, "one place talks to the packet filter"},
 	{"github.com/coreos/go-iptables", []string{"redirect"}, "one place talks to the packet filter"},
-	{"github.com/vishvananda/netlink", []string{"redirect", "integration/lab"}, "links and routes are made for verify and for tests"},
-	{"github.com/vishvananda/netns", []string{"redirect", "integration/lab"}, "namespaces are entered in one place"},
+	{"github.com/vishvananda/netlink", []string{"redirect", "internal/demo", "integration/lab"}, "links and routes are made for verify, the demo and tests"},
+	{"github.com/vishvananda/netns", []string{"redirect", "internal/demo", "integration/lab"}, "whoever makes namespaces enters them"},
 	{"github.com/prometheus/", []string{"proxy/metrics"}, "every exported number is on one page"},
 	{"net/http/pprof", []string{"proxy/admin"}, "it registers itself with the default mux"},
 	{"C", nil, "the binary is static"},
