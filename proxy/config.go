@@ -78,7 +78,7 @@ func (c Config) Validate() error {
 }
 
 // own returns the ports the proxy listens on.
-func (c Config) own() ports.Set {
+func (c *Config) own() ports.Set {
 	var own []uint16
 	for _, list := range [][]netip.AddrPort{c.InboundListen, c.OutboundListen, c.AdminListen} {
 		for _, a := range list {

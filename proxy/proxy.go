@@ -72,27 +72,41 @@ func New(cfg Config) (p *Proxy, err error) {
 	return p, err
 }
 
-// open takes over what was handed over and listens on the rest.
+// open takes over what was handed over and listens on the rest. The addresses
+// in the Config become those that are really listened on: what was handed over
+// may differ from it.
 func (p *Proxy) open() error {
-	for name, addrs := range map[string][]netip.AddrPort{
-		listen.Inbound: p.cfg.InboundListen, listen.Outbound: p.cfg.OutboundListen, listen.Admin: p.cfg.AdminListen,
+	for name, addrs := range map[string]*[]netip.AddrPort{
+		listen.Inbound: &p.cfg.InboundListen, listen.Outbound: &p.cfg.OutboundListen, listen.Admin: &p.cfg.AdminListen,
 	} {
-		if fds := p.cfg.Inherited[name]; len(fds) > 0 {
-			p.sockets[name] = fds
-			continue
-		}
-		if len(addrs) == 0 {
-			continue
-		}
-		skipped, err := p.sockets.Open(name, addrs)
-		if err != nil {
+		if err := p.openOne(name, *addrs); err != nil {
 			return err
 		}
-		for _, a := range skipped {
-			p.cfg.Log.Warn("no such address here: not listening on it", "addr", a)
+		*addrs = nil
+		for _, fd := range p.sockets[name] {
+			a, err := conn.LocalAddr(fd)
+			if err != nil {
+				return fmt.Errorf("asking a listener for its address: %w", err)
+			}
+			*addrs = append(*addrs, a)
 		}
 	}
 	return nil
+}
+
+func (p *Proxy) openOne(name string, addrs []netip.AddrPort) error {
+	if fds := p.cfg.Inherited[name]; len(fds) > 0 {
+		p.sockets[name] = fds
+		return nil
+	}
+	if len(addrs) == 0 {
+		return nil
+	}
+	skipped, err := p.sockets.Open(name, addrs)
+	for _, a := range skipped {
+		p.cfg.Log.Warn("no such address here: not listening on it", "addr", a)
+	}
+	return err
 }
 
 // route sets up what decides about connections.
