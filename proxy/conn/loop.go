@@ -173,8 +173,11 @@ func (l *Loop) dispatch(ev *unix.EpollEvent) {
 		return // closed by an earlier event of this round
 	}
 	var e Events
-	if ev.Events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+	if ev.Events&(unix.EPOLLIN|unix.EPOLLPRI|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		e |= Readable
+	}
+	if ev.Events&unix.EPOLLPRI != 0 {
+		s.gotUrgent()
 	}
 	if ev.Events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		e |= Writable

@@ -18,6 +18,7 @@ type Socket struct {
 	open    bool
 	queued  bool
 	hungUp  bool
+	urgent  bool
 }
 
 // Attach makes the open descriptor fd, which must be non-blocking, a socket of
@@ -30,7 +31,7 @@ func (l *Loop) Attach(s *Socket, fd int, h Handler) error {
 }
 
 // socketEvents is what every connection's socket is watched for.
-const socketEvents = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
+const socketEvents = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLPRI | unix.EPOLLET
 
 func (l *Loop) attach(s *Socket, fd int, h Handler, events uint32) syscall.Errno {
 	l.gen++
@@ -66,6 +67,18 @@ func (s *Socket) Open() bool { return s.open }
 // HungUp reports whether the peer's FIN is known to have arrived: a short read
 // then does not mean that nothing is left to read.
 func (s *Socket) HungUp() bool { return s.hungUp }
+
+// Urgent reports whether an urgent byte (RFC 9293, 3.8.5) has come at any time. A
+// read ends in front of it, a splice does not get past it (tcp(7), splice(2)).
+func (s *Socket) Urgent() bool { return s.urgent }
+
+// gotUrgent keeps the urgent byte in the stream, where RFC 6093 wants it.
+func (s *Socket) gotUrgent() {
+	if !s.urgent {
+		s.urgent = true
+		_ = unix.SetsockoptInt(int(s.fd), unix.SOL_SOCKET, unix.SO_OOBINLINE, 1)
+	}
+}
 
 // Again asks the loop to call Ready(s, Readable) once more in its next round,
 // for a handler that stopped before the socket was read empty so that others
@@ -140,6 +153,16 @@ func (s *Socket) Err() syscall.Errno {
 		return unix.EBADF
 	}
 	return syscall.Errno(v)
+}
+
+// Unacknowledged is the number of bytes written that the peer's kernel has not
+// confirmed (tcp(7), SIOCOUTQ); a FIN counts as one.
+func (s *Socket) Unacknowledged() int {
+	n, err := unix.IoctlGetInt(int(s.fd), unix.SIOCOUTQ)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // Keepalive makes the kernel find out within about 40 s that a silent peer has

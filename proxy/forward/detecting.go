@@ -37,7 +37,7 @@ func (fl *flow) readHead() {
 			return
 		}
 		fl.hold(b)
-		if n < len(buf) && !fl.src.HungUp() {
+		if n < len(buf) && !fl.src.HungUp() && !fl.src.Urgent() {
 			fl.waitForClient()
 			return
 		}

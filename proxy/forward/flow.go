@@ -128,6 +128,8 @@ func (fl *flow) Expired(t *conn.Timer) {
 	switch {
 	case t == &fl.deadline:
 		fl.detectTimeout()
+	case fl.phase == relaying:
+		fl.relay.Expired()
 	case fl.link == unlinked:
 		fl.dialEarly()
 	case fl.link == dialing:
