@@ -119,6 +119,13 @@ func TestHTTP1(t *testing.T) {
 		{"a field without colon", talk{c("GET / HTTP/1.1\r\ncontent-length 5\r\n\r\n")}, "", State{Lost, ReasonMalformed}, true},
 		{"a response to nothing", talk{s(ok2)}, "", State{Lost, ReasonUnsolicited}, true},
 		{"a second response", talk{c(get), s(ok2 + ok2)}, lines("> GET", "< GET 200 success"), State{Lost, ReasonUnsolicited}, true},
+		{"101 to the first of two requests", talk{c("GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nUpgrade: x\r\n\r\n"), s("HTTP/1.1 101 S\r\n\r\n")}, lines("> GET", "> GET"), State{Lost, ReasonMalformed}, true},
+		{"a cut after the observer was lost", talk{c(get), s("hello\r\n"), cut}, lines("> GET"), State{Lost, ReasonMalformed}, true},
+		{"a status below 100", talk{c(get), s("HTTP/1.1 099 OK\r\n")}, lines("> GET"), State{Lost, ReasonMalformed}, true},
+		{"a status that is no number", talk{c(get), s("HTTP/1.1 2x0 OK\r\n")}, lines("> GET"), State{Lost, ReasonMalformed}, true},
+		{"an empty coding", talk{c("POST / HTTP/1.1\r\nTransfer-Encoding: \r\n\r\n")}, "", State{Lost, ReasonFraming}, true},
+		{"a coding too long to be read", talk{c("POST / HTTP/1.1\r\nTransfer-Encoding: " + strings.Repeat("x, ", 200) + "chunked\r\n\r\n")}, "", State{Lost, ReasonFraming}, true},
+		{"a length too long to be read", talk{c("POST / HTTP/1.1\r\nContent-Length: " + strings.Repeat("0", 600) + "5\r\n\r\n")}, "", State{Lost, ReasonFraming}, true},
 		{"101 that nobody asked for", talk{c(get), s("HTTP/1.1 101 S\r\n\r\n")}, lines("> GET"), State{Lost, ReasonMalformed}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -126,7 +133,7 @@ func TestHTTP1(t *testing.T) {
 			if d := cmp.Diff(tt.want, got.Record.String()); d != "" {
 				t.Errorf("counted (-want +got):\n%s", d)
 			}
-			if got.State != tt.state || got.Idle == tt.busy {
+			if got.State != tt.state || got.Idle == tt.busy || got.Passive != (tt.state.Phase != Reading) {
 				t.Errorf("state %v, idle %v; want %v, %v", got.State, got.Idle, tt.state, !tt.busy)
 			}
 		})

@@ -193,6 +193,7 @@ func TestHTTP2(t *testing.T) {
 			cl.reset(1, http2.ErrCodeCancel)
 			x.step()
 			sv.headers(1, true, ":status", "200") // was on its way
+			sv.reset(1, http2.ErrCodeCancel)      // likewise
 			sv.reset(3, http2.ErrCodeRefusedStream)
 			sv.reset(5, http2.ErrCodeInternal)
 			sv.headers(7, false, ":status", "200")
@@ -278,7 +279,7 @@ func TestHTTP2(t *testing.T) {
 			if d := cmp.Diff(tt.want, got.Record.String()); d != "" {
 				t.Errorf("counted (-want +got):\n%s", d)
 			}
-			if got.State != tt.state || got.Idle == tt.busy {
+			if got.State != tt.state || got.Idle == tt.busy || got.Passive != (tt.state.Phase != Reading) {
 				t.Errorf("state %v, idle %v; want %v, %v", got.State, got.Idle, tt.state, !tt.busy)
 			}
 		})
