@@ -65,6 +65,12 @@ func (b ipTables) Read(ctx context.Context) (State, error) {
 	if len(hashes) > 1 {
 		state.Hash = ""
 	}
+	state.readBack = func() (out []rules.Rule) {
+		for _, f := range families {
+			out = append(out, f.before.Read(f.family)...)
+		}
+		return out
+	}
 	return state, nil
 }
 

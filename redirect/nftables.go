@@ -91,6 +91,7 @@ func readOnce(c *nftables.Conn) (State, error) {
 		return state, err
 	}
 	state.content = itemsOf(ruleset)
+	state.readBack = func() []rules.Rule { return nft.Rules(ruleset) }
 	var comments []string
 	for _, r := range ruleset.Rules {
 		id, _ := rules.ParseComment(nft.Comment(r))
