@@ -15,14 +15,14 @@ import (
 	"github.com/meshctl/meshctl/integration/built"
 )
 
-// fill writes to c until its peer has taken nothing for a second, and returns how
+// fill writes to c until its peer has taken nothing for a while, and returns how
 // much it took.
 func fill(t *testing.T, c *net.TCPConn, most int) int {
 	t.Helper()
 	b := make([]byte, 64<<10)
 	sum := 0
 	for sum < most {
-		c.SetWriteDeadline(time.Now().Add(time.Second))
+		c.SetWriteDeadline(time.Now().Add(700 * time.Millisecond))
 		n, err := c.Write(b)
 		sum += n
 		if err != nil {
@@ -33,7 +33,7 @@ func fill(t *testing.T, c *net.TCPConn, most int) int {
 }
 
 func TestASlowReaderStopsTheWriterAndCostsLittle(t *testing.T) {
-	const readers, most = 8, 64 << 20
+	const readers, most = 4, 64 << 20
 	t.Parallel()
 	o := listen(t)
 	p := built.Start(t, program, o.addr)
@@ -47,7 +47,7 @@ func TestASlowReaderStopsTheWriterAndCostsLittle(t *testing.T) {
 		}
 	}
 	// A pending read of 64 KiB each is what the relay may hold, and a pipe each.
-	if grown := built.RSS(t, p.PID()) - before; grown > 4096 {
+	if grown := built.RSS(t, p.PID()) - before; grown > 2048 {
 		t.Errorf("%d slow readers cost %d KiB", readers, grown)
 	}
 	for i, c := range p.Connections(t) {
@@ -73,7 +73,7 @@ func TestAnIdleConnectionCostsTwoDescriptorsAndLittleMemory(t *testing.T) {
 			receive(t, c, mark)
 		}
 		// The admin server's own connections come and go.
-		if got := built.Descriptors(t, p.PID()) - fds; got < 2*idle || got > 2*idle+10 {
+		if got := built.Descriptors(t, p.PID()) - fds; got < 2*idle-10 || got > 2*idle+10 {
 			t.Errorf("%d idle connections hold %d descriptors, want 2 each", idle, got)
 		}
 		if each := float64(built.RSS(t, p.PID())-rss) / idle; each > 4 {
