@@ -116,7 +116,12 @@ func (fl *flow) serverSpoke() {
 	switch {
 	case err == unix.EAGAIN:
 		return
-	case err == nil && n > 0:
+	case err != nil:
+		fl.kind, fl.reason = protocol.Opaque, reason
+		fl.recordDetection()
+		fl.end(l4.Server, toErrno(err)) // the peek took the RST: nobody would see it again
+		return
+	case n > 0:
 		reason = detect.ReasonServerFirst
 		fl.learn()
 	}
@@ -133,6 +138,16 @@ func (fl *flow) learn() {
 	f.metrics.SetServerFirstTargets(f.memory.Len())
 }
 
+// forget drops a target that turned out to wait for its client.
+func (fl *flow) forget() {
+	f := fl.lane.forwarder
+	if f.memory.Len() == 0 {
+		return
+	}
+	f.memory.Forget(fl.route.Target)
+	f.metrics.SetServerFirstTargets(f.memory.Len())
+}
+
 // decide ends detection. b is what the client has sent so far.
 func (fl *flow) decide(r detect.Result, b []byte) {
 	fl.kind, fl.reason, fl.sni, fl.alpn = r.Kind, r.Reason, r.SNI, r.ALPN
@@ -143,7 +158,7 @@ func (fl *flow) decide(r detect.Result, b []byte) {
 	fl.doneWaiting()
 	fl.recordDetection()
 	if fl.kind.HTTP() {
-		fl.lane.forwarder.memory.Forget(fl.route.Target)
+		fl.forget()
 	}
 	fl.know(b)
 }

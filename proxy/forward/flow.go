@@ -3,6 +3,7 @@ package forward
 import (
 	"log/slog"
 	"net/netip"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -143,9 +144,20 @@ func (fl *flow) Panicked(v any, stack []byte) {
 	f := fl.lane.forwarder
 	f.metrics.Panic()
 	fl.lane.log(slog.LevelError, "panic in a connection", fl.about(slog.Any("err", v), slog.String("stack", string(stack)))...)
+	fl.observer = nil // it may be what panicked, and would again
 	if fl.phase != over {
 		fl.end(l4.Client, unix.EIO)
 	}
+}
+
+// contain calls f where the loop does not: a panic ends fl, and nothing else.
+func (fl *flow) contain(f func(*flow)) {
+	defer func() {
+		if v := recover(); v != nil {
+			fl.Panicked(v, debug.Stack())
+		}
+	}()
+	f(fl)
 }
 
 // end closes both sockets with a RST, before or instead of relaying.

@@ -31,16 +31,23 @@ func (fl *flow) startRelay(b []byte) {
 }
 
 func (fl *flow) observe() {
-	switch fl.kind {
-	case protocol.HTTP1:
-		fl.observer = l7.NewH1(fl)
-	case protocol.HTTP2:
-		fl.observer = l7.NewH2(fl)
-	default:
-		return
-	}
 	f := fl.lane.forwarder
-	fl.http = f.metrics.HTTP(f.direction, fl.route.Target, tlsLabels(f.direction))
+	if fl.observer = f.observer(fl.kind, fl); fl.observer != nil {
+		fl.http = f.metrics.HTTP(f.direction, fl.route.Target, tlsLabels(f.direction))
+	}
+}
+
+// newObserver makes what watches a connection of kind k; nil where there is
+// nothing to see.
+func newObserver(k protocol.Kind, rec l7.Recorder) l7.Observer {
+	switch k {
+	case protocol.HTTP1:
+		return l7.NewH1(rec)
+	case protocol.HTTP2:
+		return l7.NewH2(rec)
+	default:
+		return nil
+	}
 }
 
 // Passed counts bytes and shows them to the observer.
@@ -107,9 +114,18 @@ func (fl *flow) countRead(from l4.Side, n int) {
 
 // drainIfIdle closes an HTTP connection on which no exchange is open.
 func (fl *flow) drainIfIdle() {
-	if fl.phase == relaying && fl.observer != nil && fl.observer.Idle() && fl.relay.Held() == 0 {
+	if !fl.idle() {
+		return
+	}
+	// A request may be there that no event has told of yet.
+	if fl.relay.Ready(l4.Client, conn.Readable); fl.idle() {
 		fl.relay.Close()
 	}
+}
+
+// idle reports whether closing now takes nothing from anybody, as far as is known.
+func (fl *flow) idle() bool {
+	return fl.phase == relaying && fl.observer != nil && fl.observer.Idle() && fl.relay.Held() == 0
 }
 
 // lookAfter is called about once a second.
