@@ -9,7 +9,20 @@ import (
 
 	"github.com/meshctl/meshctl/internal/listen"
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/proxy/metrics"
 	"github.com/meshctl/meshctl/proxy/policy"
+)
+
+// SkipCount is what one skip rule of the kernel has counted.
+type SkipCount = metrics.SkipCount
+
+// Direction is the way a connection goes, as seen from the application.
+type Direction = metrics.Direction
+
+// The directions.
+const (
+	Inbound  = metrics.Inbound
+	Outbound = metrics.Outbound
 )
 
 // Config is everything a proxy is told. DefaultConfig has the defaults.
@@ -33,6 +46,10 @@ type Config struct {
 	ShutdownGracePeriod time.Duration
 	Pprof               bool
 	FixedTarget         netip.AddrPort // for tests without rules
+
+	// SkipPackets reads what the skip rules in the kernel have counted, once a
+	// scrape; nil where nobody may read them.
+	SkipPackets func() []SkipCount
 
 	Version string
 	Log     *slog.Logger

@@ -59,7 +59,7 @@ func New(cfg Config) (p *Proxy, err error) {
 	if err := p.open(); err != nil {
 		return nil, err
 	}
-	p.metrics = metrics.New(metrics.Config{Version: cfg.Version})
+	p.metrics = metrics.New(metrics.Config{Version: cfg.Version, SkipPackets: cfg.SkipPackets})
 	for range runtime.GOMAXPROCS(0) {
 		l, err := conn.NewLoop()
 		if err != nil {
