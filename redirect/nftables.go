@@ -34,7 +34,11 @@ func (b nfTables) conn(step string, use func(*nftables.Conn) error) error {
 			err = use(c)
 		}
 		if err != nil {
-			return &Error{Backend: b.Name(), Step: step, Err: err}
+			failure := &Error{Backend: b.Name(), Step: step, Err: err}
+			if errors.Is(err, unix.ENOENT) {
+				failure.Class = Unsupported // an expression that the kernel does not know
+			}
+			return failure
 		}
 		return nil
 	})

@@ -221,10 +221,15 @@ func (r *redirection) becomeProxy(ctx context.Context, addrs redirect.Addrs) err
 	if err := r.leaveWatcher(program, choice); err != nil {
 		return err
 	}
+	verifier, err := redirect.NewVerifier(ctx, r.ns)
+	if err != nil {
+		return err
+	}
+	defer verifier.Close()
 	if err := r.apply(ctx, choice); err != nil {
 		return err
 	}
-	if err := r.proveAndExec(ctx, program, listeners); err != nil {
+	if err := r.proveAndExec(ctx, program, verifier, listeners); err != nil {
 		if _, undo := choice.Remove(context.WithoutCancel(ctx)); undo != nil {
 			return fmt.Errorf("%w; the rules remain: %w", err, undo)
 		}
@@ -233,16 +238,18 @@ func (r *redirection) becomeProxy(ctx context.Context, addrs redirect.Addrs) err
 	return nil
 }
 
-func (r *redirection) proveAndExec(ctx context.Context, program string, listeners *redirect.Listeners) error {
-	report, err := redirect.Verify(ctx, r.ns, r.plan, listeners)
-	if err != nil {
-		return err
-	}
+// proveAndExec is quick between the rules and the open listeners: connections
+// that begin in between are a second late.
+func (r *redirection) proveAndExec(ctx context.Context, program string, verifier *redirect.Verifier, listeners *redirect.Listeners) error {
+	report := verifier.Verify(ctx, r.plan, listeners)
 	if failures := report.Failures(); len(failures) > 0 {
 		return findings{fmt.Sprintf("the rules do not hold: %s: %s", failures[0].Name, failures[0].Detail)}
 	}
-	r.log.Info("rules verified", "checks", len(report), "not_probed", notProbed(report))
 	if err := listeners.Open(); err != nil {
+		return err
+	}
+	r.log.Info("rules verified", "checks", len(report), "not_probed", notProbed(report))
+	if err := verifier.Close(); err != nil {
 		return err
 	}
 	c := r.plan.Config()

@@ -65,8 +65,12 @@ func (o *verifyFlags) run(cmd *cobra.Command) error {
 	default:
 		defer listeners.Close()
 	}
-	report, err := redirect.Verify(cmd.Context(), ns, plan, listeners)
+	verifier, err := redirect.NewVerifier(cmd.Context(), ns)
 	if err != nil {
+		return err
+	}
+	report := verifier.Verify(cmd.Context(), plan, listeners)
+	if err := verifier.Close(); err != nil {
 		return err
 	}
 	for _, c := range report {
