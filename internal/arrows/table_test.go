@@ -66,6 +66,7 @@ var arrows = []arrow{
 	{"redirect", "internal/listen", "binds the listeners before the rules are written"},
 	{"rules", "internal/ports", "port sets are part of a Config"},
 	{"rules/nftables", "rules", "renders a Plan"},
+	{"rules/nftables", "internal/ports", "reads port sets back from the kernel"},
 	{"rules/iptables", "rules", "renders a Plan"},
 	{"rules/iptables", "internal/ports", "multiport chunks of ports"},
 
