@@ -22,9 +22,6 @@ type told struct {
 	SNI      string         `json:"sni"`
 }
 
-// decided tells whether the proxy has made up its mind.
-func (t told) decided() bool { return t.Reason != "" && t.Reason != "unknown" }
-
 // String is what the connection was found to be, for people: "http/1",
 // "opaque, mysql", "tls a.example".
 func (t told) String() string {
