@@ -1,6 +1,9 @@
 package forward
 
 import (
+	"crypto/tls"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -281,5 +284,36 @@ func TestAHelloLargerThanOneReadIsHeldWhole(t *testing.T) {
 		if r.flow().head != nil {
 			t.Error("the head is still held while relaying")
 		}
+	})
+}
+
+// hello is a net.Conn that keeps what a TLS client says first.
+type hello struct {
+	net.Conn
+	said []byte
+}
+
+func (h *hello) Write(b []byte) (int, error) {
+	h.said = append(h.said, b...)
+	return 0, io.EOF
+}
+
+func TestTLSIsRelayedWithItsServerNameNoted(t *testing.T) {
+	h := &hello{}
+	_ = tls.Client(h, &tls.Config{ServerName: "db.example", NextProtos: []string{"h2", "http/1.1"}}).HandshakeContext(t.Context())
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		c := r.dial()
+		half := len(h.said) / 2
+		r.send(c, string(h.said[:half]))
+		r.sleep(time.Second)
+		r.noServer()
+		r.send(c, string(h.said[half:]))
+		r.gets(r.server(), string(h.said))
+		r.is(protocol.TLS, detect.ReasonBytes)
+		if d := r.flow().describe(); d.SNI != "db.example" || d.ALPN != "h2,http/1.1" || d.Protocol != "tls" {
+			t.Errorf("described as %+v", d)
+		}
+		r.counted([]string{"outbound_tcp_detect_http_results", "meshctl_detect_total"},
+			`outbound_tcp_detect_http_results_total{result="not_http"} 1`, `meshctl_detect_total{protocol="tls",reason="bytes"} 1`)
 	})
 }

@@ -54,6 +54,21 @@ func TestAConnectThatGetsNoAnswerEndsAfterTheConnectTimeout(t *testing.T) {
 	})
 }
 
+// TestARefusalThatComesLateIsToldToo: on a real network no connect(2) is over at
+// once. The SYN that is sent again, a second later in real time, is refused.
+func TestARefusalThatComesLateIsToldToo(t *testing.T) {
+	bubble(t, func(c *Config) { c.ConnectTimeout = time.Hour }, func(t *testing.T, r *rig) {
+		r.deafTarget()
+		opaquePort(r)
+		c := r.dial()
+		r.quiet(c)
+		r.noTarget()
+		r.ends(c, unix.ECONNRESET)
+		r.gone()
+		r.counted([]string{"tcp_close_total"}, `tcp_close_total{errno="ECONNREFUSED",peer="src"} 1`)
+	})
+}
+
 func TestAClientThatResetsWhileConnectingEndsTheAttempt(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.deafTarget()

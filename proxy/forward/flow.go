@@ -163,7 +163,9 @@ func (fl *flow) contain(f func(*flow)) {
 // end closes both sockets with a RST, before or instead of relaying.
 func (fl *flow) end(from l4.Side, err syscall.Errno) {
 	if fl.phase == relaying {
-		fl.relay.Abort(from, err)
+		fl.relay.Abort(from, err) // ends the flow, unless it is what panicked
+	}
+	if fl.phase == over {
 		return
 	}
 	fl.src.Reset()

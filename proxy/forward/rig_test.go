@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -399,4 +400,14 @@ func (r *rig) logged(words ...string) {
 		}
 	}
 	r.t.Errorf("no log line has %q:\n%s", words, r.log.String())
+}
+
+// openFDs counts the descriptors of this process.
+func openFDs(t testing.TB) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
 }
