@@ -38,6 +38,7 @@ var floors = map[string]int{
 	"integration":             7,
 	"integration/conformance": 7,
 	"integration/cases":       7,
+	"integration/bench":       7,
 	"integration/built":       3,
 	"integration/lab":         1,
 	"integration/servers":     2,
