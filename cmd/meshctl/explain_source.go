@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -48,8 +49,8 @@ func (e *explainFlags) source(cmd *cobra.Command, admin ports.Set) (source, erro
 		return readSource(ctx, ns)
 	}
 	if said == "" {
-		if s, ok := currentSource(ctx); ok {
-			return s, nil
+		if s, err := currentSource(ctx); err != nil || !s.none {
+			return s, err
 		}
 	}
 	config, err := e.rules.config()
@@ -87,16 +88,21 @@ func (e *explainFlags) ruleFlagSaid(f *pflag.FlagSet) (name string) {
 	return name
 }
 
-// currentSource is the current namespace, if it holds rules of ours and this
-// user may read them.
-func currentSource(ctx context.Context) (source, bool) {
+// currentSource is the current namespace. Where this user may not look, or the
+// kernel has no such rules, it counts as one without; rules that are there and
+// make no plan are an error.
+func currentSource(ctx context.Context) (source, error) {
 	ns, err := redirect.CurrentNamespace()
 	if err != nil {
-		return source{}, false
+		return source{none: true}, nil
 	}
 	defer ns.Close()
 	s, err := readSource(ctx, ns)
-	return s, err == nil && !s.none
+	var changed findings
+	if err != nil && !errors.As(err, &changed) {
+		return source{none: true}, nil
+	}
+	return s, err
 }
 
 // readSource reads rules, addresses and the settings of the proxy.

@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -220,5 +222,10 @@ func TestExplainReadsTheNamespace(t *testing.T) {
 	pod.Run(t, "nft", "insert", "rule", "inet", "meshctl", "outbound", "tcp", "dport", "80", "return")
 	if _, err := ask(t, "explain", "--netns", pod.Path(), remote); codeOf(err) != exitFindings {
 		t.Errorf("changed rules: %v", err)
+	}
+	out, err := pod.Command(t.Context(), program, "explain", remote).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitFindings || !strings.Contains(string(out), "the current namespace, by nftables, are not such") {
+		t.Errorf("changed rules, asked inside: %v: %s", err, out)
 	}
 }
