@@ -463,12 +463,13 @@ func TestUpgradeToHTTP2IsFollowed(t *testing.T) {
 	x.server.headers(1, false, ":status", "200")
 	x.server.data(1, true, "hello")
 	x.client.headers(3, true, ":method", "PUT")
+	x.client.headers(5, true, ":method", "GET")
 	x.step()
 	x.server.headers(3, true, ":status", "500")
 	x.then(serverFIN)
 
 	got := x.talk.observe(t, newH1)
-	if d := cmp.Diff(lines("> GET", "> PUT", "< GET 200 success", "< PUT 500 failure"), got.Record.String()); d != "" {
+	if d := cmp.Diff(lines("> GET", "> PUT", "> GET", "< GET 200 success", "< PUT 500 failure", "< GET 0 failure eof"), got.Record.String()); d != "" {
 		t.Error(d)
 	}
 	if got.State != (State{}) || !got.Idle {
