@@ -196,7 +196,7 @@ func unquoted(word string) ([]byte, error) {
 	fill, ok := strings.CutPrefix(word, "fill:")
 	digits, times, found := strings.Cut(fill, "*")
 	if !ok || !found {
-		return nil, fmt.Errorf("%s is neither quoted nor hex: nor fill:", word)
+		return nil, fmt.Errorf("%s is neither quoted nor begins with hex: or fill: as bytes do", word)
 	}
 	b, err := hex.DecodeString(digits)
 	if err != nil {

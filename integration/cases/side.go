@@ -77,7 +77,9 @@ func (s *Side) do(step Step) error {
 }
 
 func (s *Side) send(b []byte) error {
-	s.Conn.SetWriteDeadline(time.Now().Add(s.Patience))
+	if err := s.Conn.SetWriteDeadline(time.Now().Add(s.Patience)); err != nil {
+		return err
+	}
 	_, err := s.Conn.Write(b)
 	return err
 }
@@ -97,7 +99,9 @@ func (s *Side) more(deadline time.Time) error {
 	if s.fin {
 		return io.EOF
 	}
-	s.Conn.SetReadDeadline(deadline)
+	if err := s.Conn.SetReadDeadline(deadline); err != nil {
+		return err
+	}
 	b := make([]byte, 64<<10)
 	n, err := s.Conn.Read(b)
 	s.got = append(s.got, b[:n]...)
@@ -181,7 +185,9 @@ func (s *Side) leave(verb string) error {
 	case "finish":
 		return s.Conn.CloseWrite()
 	case "abort":
-		s.Conn.SetLinger(0) // close(2) sends a RST then (socket(7))
+		if err := s.Conn.SetLinger(0); err != nil { // close(2) sends a RST then (socket(7))
+			return err
+		}
 	case "hold":
 		select {
 		case <-s.Done:
