@@ -90,6 +90,8 @@ func (c Config) Validate() error {
 		return errors.New("the limit of connections in detection is negative")
 	case len(c.InboundListen) == 0 && len(c.OutboundListen) == 0:
 		return errors.New("neither an inbound nor an outbound address to listen on")
+	case c.Log == nil:
+		return errors.New("no log to write to")
 	}
 	return nil
 }
