@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -21,7 +22,17 @@ import (
 	"github.com/meshctl/meshctl/internal/ports"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("PROXY_TEST_CHILD") != "" {
+		if err := startHungry(); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println("fine")
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // running is a proxy that runs, on loopback ports of the kernel's choice.
 type running struct {
