@@ -10,6 +10,11 @@ import (
 	"github.com/meshctl/meshctl/proxy/protocol"
 )
 
+// heldMost is how many bytes of clients whose protocol is not known yet a
+// Forwarder holds. One may make it hold detect.MaxHead, and MaxDetecting of them
+// must not take the memory of everybody: beyond this the rest is opaque.
+const heldMost = 16 << 20
+
 // readHead reads the client's first bytes until they say what it speaks.
 func (fl *flow) readHead() {
 	for {
@@ -37,6 +42,10 @@ func (fl *flow) readHead() {
 			return
 		}
 		fl.hold(b)
+		if fl.crowded() {
+			fl.decide(detect.Result{Kind: protocol.Opaque, Reason: detect.ReasonCrowded}, fl.head)
+			return
+		}
 		if n < len(buf) && !fl.src.HungUp() && !fl.src.Urgent() {
 			fl.waitForClient()
 			return
@@ -49,6 +58,20 @@ func (fl *flow) hold(b []byte) {
 	if len(b) > 0 && fl.head == nil {
 		fl.head = append([]byte(nil), b...)
 	}
+}
+
+// crowded counts what fl holds and reports whether all together hold too much.
+func (fl *flow) crowded() bool {
+	more := len(fl.head) - fl.held
+	fl.held += more
+	return fl.lane.forwarder.held.Add(int64(more)) > heldMost
+}
+
+// letGo drops what fl holds.
+func (fl *flow) letGo() {
+	fl.head = nil
+	fl.lane.forwarder.held.Add(int64(-fl.held))
+	fl.held = 0
 }
 
 // waitForClient starts what ends the wait: the deadline, and, while the client

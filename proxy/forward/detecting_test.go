@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -315,5 +316,46 @@ func TestTLSIsRelayedWithItsServerNameNoted(t *testing.T) {
 		}
 		r.counted([]string{"outbound_tcp_detect_http_results", "meshctl_detect_total"},
 			`outbound_tcp_detect_http_results_total{result="not_http"} 1`, `meshctl_detect_total{protocol="tls",reason="bytes"} 1`)
+	})
+}
+
+// TestClientsThatNeverEndTheirHelloDoNotTakeAllMemory: each may make the proxy
+// hold 64 KiB; all together may not make it hold more than heldMost.
+func TestClientsThatNeverEndTheirHelloDoNotTakeAllMemory(t *testing.T) {
+	bubble(t, func(c *Config) { c.MaxDetecting = 10_000 }, func(t *testing.T, r *rig) {
+		// A ClientHello of almost 64 KiB in four records, of which the end never comes.
+		record := "\x16\x03\x01\x3f\xff"
+		part := record + "\x01\x00\xff\x00\x03\x03" + strings.Repeat("r", 0x3fff-6)
+		for range 2 {
+			part += record + strings.Repeat("r", 0x3fff)
+		}
+		waiting := 0
+		for range heldMost/len(part) + 20 {
+			c := r.dial()
+			r.send(c, part)
+			r.until("all of it to be read", func() bool { return r.flow().bytes[0] == uint64(len(part)) })
+			if r.flow().phase == detecting {
+				waiting++
+			}
+		}
+		if held := r.f.held.Load(); held > heldMost {
+			t.Errorf("%d bytes are held", held)
+		}
+		if want := heldMost / len(part); waiting != want {
+			t.Errorf("%d wait, want %d", waiting, want)
+		}
+		r.is(protocol.Opaque, detect.ReasonCrowded)
+		last := r.dial() // what needs no patience is told apart as ever
+		r.send(last, request)
+		r.is(protocol.HTTP1, detect.ReasonBytes)
+		for _, fd := range slices.Clone(r.fds) {
+			if fd != r.targetFD {
+				r.rst(fd)
+			}
+		}
+		r.gone()
+		if held := r.f.held.Load(); held != 0 {
+			t.Errorf("%d bytes are held although no connection is open", held)
+		}
 	})
 }

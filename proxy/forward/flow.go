@@ -57,6 +57,7 @@ type flow struct {
 	dstTCP     *metrics.TCP
 	http       *metrics.HTTP
 	head       []byte // client bytes read before the relay runs
+	held       int    // of them, counted in Forwarder.held
 	sni, alpn  string
 	detected   string // name of an opaque payload, for people
 	started    time.Duration
@@ -179,7 +180,7 @@ func (fl *flow) over(from l4.Side, err syscall.Errno) {
 		return
 	}
 	fl.phase = over
-	fl.head = nil
+	fl.letGo()
 	loop := fl.lane.loop
 	loop.Cancel(&fl.deadline)
 	loop.Cancel(&fl.dialTimer)

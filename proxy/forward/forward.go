@@ -35,7 +35,8 @@ type Forwarder struct {
 	observer  func(protocol.Kind, l7.Recorder) l7.Observer
 	lanes     map[*conn.Loop]*lane // one a loop, never changed
 	detecting atomic.Int64
-	shortage  seldom // lines about failed accepts
+	held      atomic.Int64 // bytes in the heads of all connections
+	shortage  seldom       // lines about failed accepts
 }
 
 // New makes a Forwarder. memory may be shared by several.

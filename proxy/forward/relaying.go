@@ -27,7 +27,7 @@ func (fl *flow) startRelay(b []byte) {
 		fl.see(l4.Client, b)
 	}
 	fl.relay.Start(l4.Client, b)
-	fl.head = nil
+	fl.letGo()
 }
 
 func (fl *flow) observe() {
