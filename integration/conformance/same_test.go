@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -203,53 +205,63 @@ func oddities() []oddity {
 func TestOddHTTP2ComesOutAsWithoutAProxy(t *testing.T) {
 	server := shop(t)
 	p := built.Start(t, program, server.addr)
+	var answered atomic.Int64
+	t.Cleanup(func() { // after the parallel ones
+		if n := answered.Load(); n < 45 {
+			t.Errorf("the server says something in %d cases only", n)
+		}
+	})
 	for _, v := range oddities() {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
-			want := v.seen(t, server.addr, nil)
-			if got := v.seen(t, p.In, want); !slices.Equal(want, got) {
-				t.Errorf("(-without +with the proxy)\n%s", cmp.Diff(want, got))
+			// A server that answers one stream while it refuses another does so in
+			// either order, with and without a proxy.
+			diff := ""
+			for range 6 {
+				want, got := v.seen(t, server.addr), v.seen(t, p.In)
+				if diff = cmp.Diff(want, got); diff == "" {
+					answered.Add(int64(min(1, len(want))))
+					return
+				}
 			}
+			t.Errorf("(-without +with the proxy)\n%s", diff)
 		})
 	}
 }
 
-// seen does the odd thing and returns what the server sends, sorted, since streams
-// are independent. Without want it reads until nothing comes for a while; else
-// until what has come is that.
-func (v oddity) seen(t *testing.T, to netip.AddrPort, want []string) []string {
+// seen does the odd thing and returns what the server sends until nothing has come
+// for a while, sorted, since streams are independent.
+func (v oddity) seen(t *testing.T, to netip.AddrPort) []string {
 	t.Helper()
 	c := dial(t, to)
 	f := clientEnd(t, c)
 	v.do(f) // errors: the server may have closed already
-	f.AllowIllegalReads = true
-	f.ReadMetaHeaders.SetEmitEnabled(true)
 	var got []string
 	for {
-		wait := 250 * time.Millisecond
-		if want != nil {
-			wait = patience
-		}
-		c.SetReadDeadline(time.Now().Add(wait))
+		c.SetReadDeadline(time.Now().Add(150 * time.Millisecond))
 		frame, err := f.ReadFrame()
-		line := tell(frame, err)
-		if line != "" {
-			got = append(got, line)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
 			slices.Sort(got)
+			return got
 		}
-		if err != nil || want != nil && slices.Equal(got, want) {
+		if line := tell(t, frame, err); line != "" {
+			got = append(got, line)
+		}
+		if err != nil {
+			slices.Sort(got)
 			return got
 		}
 	}
 }
 
 // tell puts what was read into words; "" for what depends on timing.
-func tell(frame http2.Frame, err error) string {
+func tell(t *testing.T, frame http2.Frame, err error) string {
+	t.Helper()
 	switch {
 	case errors.Is(err, io.EOF), isReset(err):
 		return "the connection ends"
 	case err != nil:
-		return "" // nothing more comes
+		t.Fatalf("reading frames: %v", err)
 	}
 	id := frame.Header().StreamID
 	switch fr := frame.(type) {

@@ -37,6 +37,16 @@ func newChat(t *testing.T) *chat {
 			ws.CloseNow()
 		}
 	})
+	mux.HandleFunc("/ticks", func(w http.ResponseWriter, r *http.Request) {
+		ws, err := websocket.Accept(w, r, nil)
+		for i := 0; i < 8 && err == nil; i++ {
+			time.Sleep(300 * time.Millisecond)
+			err = ws.Write(r.Context(), websocket.MessageText, []byte("tick"))
+		}
+		if ws != nil {
+			ws.Close(websocket.StatusNormalClosure, "")
+		}
+	})
 	server := &http.Server{Handler: mux}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(s.origin) }()
@@ -188,7 +198,13 @@ func TestAWebSocketMayBeIdleInOneDirectionOrBoth(t *testing.T) {
 	s := newChat(t)
 	// Times that end idle TCP are not for what the observer knows.
 	p := built.Start(t, program, s.addr, "--idle-timeout", "1s", "--half-close-timeout", "1s")
-	ws, ctx := visit(t, p, "/chat", nil)
+	ws, ctx := visit(t, p, "/ticks", nil)
+	for i := range 8 {
+		if err := answered(ctx, ws, websocket.MessageText, []byte("tick")); err != nil {
+			t.Fatalf("after %d messages to a silent client: %v", i, err)
+		}
+	}
+	ws, ctx = visit(t, p, "/chat", nil)
 	time.Sleep(3 * time.Second)
 	if err := ws.Write(ctx, websocket.MessageText, []byte("still")); err != nil {
 		t.Fatal(err)
