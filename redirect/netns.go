@@ -16,6 +16,10 @@ import (
 // namedDirs is where ip-netns(8) keeps names; the second is the older place.
 var namedDirs = [...]string{"/run/netns", "/var/run/netns"}
 
+// ownNamespace is the namespace of whichever thread asks, also where /proc is
+// that of another PID namespace.
+const ownNamespace = "/proc/thread-self/ns/net"
+
 // nsGetNSType is NS_GET_NSTYPE of ioctl_ns(2): which kind of namespace a
 // descriptor stands for.
 const nsGetNSType = 0xb703
@@ -69,7 +73,7 @@ func OpenNamespace(ref string) (*Namespace, error) {
 
 // CurrentNamespace is the namespace that the program runs in.
 func CurrentNamespace() (*Namespace, error) {
-	ns, err := openPath("current", "/proc/thread-self/ns/net")
+	ns, err := openPath("current", ownNamespace)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +178,7 @@ func (n *Namespace) enter() (home *netns.NsHandle, err error) {
 	if err := raiseCapabilities(); err != nil {
 		return nil, err
 	}
-	here, err := netns.Get()
+	here, err := netns.GetFromPath(ownNamespace)
 	if err != nil {
 		return nil, &Error{Step: "finding the thread's own namespace", Err: err}
 	}

@@ -93,7 +93,7 @@ func unshareHere() (ns *Namespace, back bool, err error) {
 	if err := raiseCapabilities(); err != nil {
 		return nil, true, err
 	}
-	home, err := netns.Get()
+	home, err := netns.GetFromPath(ownNamespace)
 	if err != nil {
 		return nil, true, err
 	}
@@ -101,7 +101,7 @@ func unshareHere() (ns *Namespace, back bool, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return nil, true, &Error{Step: "making a namespace for probes", Err: err}
 	}
-	made, err := netns.Get()
+	made, err := netns.GetFromPath(ownNamespace)
 	if err == nil {
 		ns = &Namespace{file: os.NewFile(uintptr(made), "probes"), ref: "the namespace for probes"}
 	}
