@@ -172,6 +172,45 @@ func TestHTTP2(t *testing.T) {
 			cl.headers(7, true, getFields...)
 			sv.headers(1, true, ":status", "200")
 		}, lines("> GET", "> GET", "> GET", "> GET", "< GET 0 failure refused", "< GET 0 failure refused", "< GET 0 failure refused", "< GET 200 success"), State{}, false},
+		{"GOAWAY says where it begins to refuse", func(x *h2Script, cl, sv *h2End) {
+			must(sv.framer.WriteGoAway(9, http2.ErrCodeNo, nil))
+			must(sv.framer.WriteGoAway(2, http2.ErrCodeNo, nil))
+			must(sv.framer.WriteGoAway(5, http2.ErrCodeNo, nil)) // too late to take that back
+			x.step()
+			cl.headers(1, true, getFields...)
+			cl.headers(3, true, ":method", "PUT")
+			x.step()
+			sv.headers(1, true, ":status", "200")
+		}, lines("> GET", "> PUT", "< PUT 0 failure refused", "< GET 200 success"), State{}, false},
+		{"GOAWAY takes the stream it names", func(x *h2Script, cl, sv *h2End) {
+			must(sv.framer.WriteGoAway(5, http2.ErrCodeNo, nil))
+			x.step()
+			cl.headers(5, true, getFields...)
+			x.step()
+			sv.headers(5, true, ":status", "200")
+		}, lines("> GET", "< GET 200 success"), State{}, false},
+		{"a client's GOAWAY refuses nothing", func(x *h2Script, cl, sv *h2End) {
+			cl.headers(1, true, getFields...)
+			must(cl.framer.WriteGoAway(0, http2.ErrCodeNo, nil))
+			sv.headers(1, true, ":status", "200")
+		}, lines("> GET", "< GET 200 success"), State{}, false},
+		{"headers of streams that are closed or were never open", func(x *h2Script, cl, sv *h2End) {
+			sv.headers(7, true, ":status", "200")
+			cl.headers(2, true, getFields...)
+			cl.headers(5, true, getFields...)
+			sv.headers(5, true, ":status", "200")
+			x.step()
+			cl.headers(5, true, getFields...)
+			cl.headers(3, true, getFields...)
+		}, lines("> GET", "< GET 200 success"), State{}, false},
+		{"half a HEADERS frame", func(x *h2Script, cl, sv *h2End) {
+			cl.headers(1, true, getFields...)
+			cl.out.Truncate(cl.out.Len() - 1)
+		}, "", State{}, true},
+		{"half a DATA frame of no stream", func(x *h2Script, cl, sv *h2End) {
+			cl.data(1, false, "abc")
+			cl.out.Truncate(cl.out.Len() - 1)
+		}, "", State{}, false},
 		{"a server push", func(x *h2Script, cl, sv *h2End) {
 			cl.headers(1, true, getFields...)
 			x.step()
@@ -364,6 +403,14 @@ func TestHTTP2Times(t *testing.T) {
 	x.server.data(1, true, "b")
 	x.step() // 6: end
 	r := x.talk.run(newH2, everyByte).Record.Responses
+	x = newH2Script()
+	x.client.headers(1, true, getFields...)
+	x.step()
+	x.server.headers(1, true, ":status", "204")
+	x.step()
+	if q := x.talk.run(newH2, uncut).Record.Responses; len(q) != 1 || q[0].Latency != time.Second || !q[0].HasLatency {
+		t.Errorf("%+v", q)
+	}
 	if len(r) != 1 || r[0].Latency != 2*time.Second || r[0].Total != 3*time.Second || !r[0].HasLatency {
 		t.Errorf("%+v", r)
 	}
@@ -445,6 +492,24 @@ func TestHTTP2GivesMemoryBack(t *testing.T) {
 	x.talk.replay(h, everyByte)
 	if !h.Idle() || h.streams.slots != nil || cap(h.sides[FromClient].kept) > keepBuffer {
 		t.Errorf("idle %v; %d slots and %d bytes are kept", h.Idle(), len(h.streams.slots), cap(h.sides[FromClient].kept))
+	}
+}
+
+func TestHTTP2KeepsNoBodies(t *testing.T) {
+	x := newH2Script()
+	x.client.headers(1, false, getFields...)
+	x.client.data(1, false, strings.Repeat("x", 1<<20))
+	must(x.client.framer.WriteGoAway(0, http2.ErrCodeNo, make([]byte, 1<<20)))
+	must(x.client.framer.WriteRawFrame(0xfa, 0, 1, make([]byte, 1<<20)))
+	x.step()
+	h := NewH2(&record{})
+	for b := []byte(x.talk[0].text + x.talk[2].text); len(b) > 0; {
+		n := min(1000, len(b))
+		h.Feed(FromClient, b[:n], 0)
+		b = b[n:]
+		if kept := cap(h.sides[FromClient].kept); kept > 1000 {
+			t.Fatalf("%d bytes are kept", kept)
+		}
 	}
 }
 
