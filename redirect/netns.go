@@ -172,6 +172,23 @@ func (n *Namespace) runInside(fn func() error, done chan<- error) {
 	done <- err
 }
 
+// doAndEnd is Do for an fn that changes the thread for good: the thread ends with
+// it.
+func (n *Namespace) doAndEnd(fn func() error) error {
+	done := make(chan error, 1)
+	go n.runAndEnd(fn, done)
+	return <-done
+}
+
+func (n *Namespace) runAndEnd(fn func() error, done chan<- error) {
+	runtime.LockOSThread() // and never unlocked
+	_, err := n.enter()
+	if err == nil {
+		err = fn()
+	}
+	done <- err
+}
+
 // enter moves the thread and returns the way back, nil when it is already
 // there (which needs no capability).
 func (n *Namespace) enter() (home *netns.NsHandle, err error) {
