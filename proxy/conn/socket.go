@@ -2,6 +2,7 @@ package conn
 
 import (
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -167,11 +168,28 @@ func (s *Socket) Unacknowledged() int {
 
 // Keepalive makes the kernel find out within about 40 s that a silent peer has
 // vanished: 10 s of silence, then three probes. Inherited from a listener by
-// what it accepts, so only dialed sockets need it.
+// what it accepts, so only dialed sockets need it. While something is under way
+// to the peer the kernel does not probe: see Vanished.
 func Keepalive(fd int) {
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 10)
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 10)
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 3)
-	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 30_000)
+}
+
+// unanswered is how often a peer has to be asked in vain to have vanished.
+const unanswered = 3
+
+// Vanished reports whether the peer has been silent for d although it was asked
+// for an answer several times, by retransmissions or by probes of its closed
+// window. A peer that is alive but does not read answers those. (TCP_USER_TIMEOUT
+// cannot tell them apart: it ends a connection whose window stays closed, see
+// tcp_probe_timer in net/ipv4/tcp_timer.c.)
+func (s *Socket) Vanished(d time.Duration) bool {
+	if s.Unacknowledged() == 0 {
+		return false
+	}
+	info, err := unix.GetsockoptTCPInfo(int(s.fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	return err == nil && max(info.Retransmits, info.Probes) >= unanswered &&
+		time.Duration(info.Last_ack_recv)*time.Millisecond >= d
 }

@@ -259,6 +259,68 @@ func TestAttachRefusesWhatCannotBeWatched(t *testing.T) {
 	}
 }
 
+// deafen has fd's kernel drop whatever comes for it, as if its machine were gone:
+// a socket filter (socket(7), SO_ATTACH_FILTER) that lets nothing pass.
+func deafen(t *testing.T, fd int) {
+	t.Helper()
+	nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAPeerThatDoesNotAnswerHasVanishedAndOneThatDoesNotReadHasNot(t *testing.T) {
+	const d = 500 * time.Millisecond
+	l := newLoop(t)
+	sockets := map[string]*Socket{}
+	for name, setUp := range map[string]func(s *Socket, peer int){
+		"idle":                       func(*Socket, int) {},
+		"reading nothing":            func(s *Socket, _ int) { fillUp(t, s) },
+		"gone":                       func(s *Socket, peer int) { deafen(t, peer); mustWrite(t, s) },
+		"gone after reading nothing": func(s *Socket, peer int) { fillUp(t, s); deafen(t, peer) },
+	} {
+		a, b := pair(t)
+		defer unix.Close(b)
+		s := &Socket{}
+		if err := l.Attach(s, a, &probe{}); err != nil {
+			t.Fatal(err)
+		}
+		sockets[name] = s
+		if setUp(s, b); s.Vanished(0) {
+			t.Errorf("%s: vanished at once", name)
+		}
+	}
+	eventually(t, "those that are gone to have vanished", func() bool {
+		return sockets["gone"].Vanished(d) && sockets["gone after reading nothing"].Vanished(d)
+	})
+	for _, name := range []string{"idle", "reading nothing"} {
+		if sockets[name].Vanished(d) {
+			t.Errorf("%s: vanished", name)
+		}
+	}
+	var closed Socket
+	if closed.fd = -1; closed.Vanished(0) {
+		t.Error("no socket has vanished")
+	}
+}
+
+// fillUp writes until the peer's window is closed.
+func fillUp(t *testing.T, s *Socket) {
+	t.Helper()
+	eventually(t, "a closed window", func() bool {
+		_, _ = s.Write(make([]byte, 64<<10))
+		info, err := unix.GetsockoptTCPInfo(s.FD(), unix.IPPROTO_TCP, unix.TCP_INFO)
+		return err == nil && info.Unacked == 0 && info.Notsent_bytes > 0
+	})
+}
+
+func mustWrite(t *testing.T, s *Socket) {
+	t.Helper()
+	if _, e := s.Write([]byte("anybody there?")); e != 0 {
+		t.Fatal(e)
+	}
+}
+
 func TestKeepaliveFindsAVanishedPeerWithinFortySeconds(t *testing.T) {
 	a, b := pair(t)
 	defer unix.Close(a)
@@ -276,7 +338,8 @@ func TestKeepaliveFindsAVanishedPeerWithinFortySeconds(t *testing.T) {
 		}
 		got[name] = v
 	}
-	want := map[string]int{"on": 1, "idle": 10, "interval": 10, "count": 3, "user timeout": 30_000}
+	// No user timeout: it would end the connection of whoever does not read for that long.
+	want := map[string]int{"on": 1, "idle": 10, "interval": 10, "count": 3, "user timeout": 0}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

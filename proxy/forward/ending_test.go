@@ -216,6 +216,57 @@ func TestAHalfClosedConnectionEndsAfterTheHalfCloseTimeout(t *testing.T) {
 	}
 }
 
+// TestAPeerThatVanishedEndsItsConnection: its kernel drops everything, and bytes
+// are under way to it. Retransmissions take some real time.
+func TestAPeerThatVanishedEndsItsConnection(t *testing.T) {
+	for _, server := range []bool{false, true} {
+		bubble(t, nil, func(t *testing.T, r *rig) {
+			r.f.vanishedAfter = 500 * time.Millisecond // real
+			opaquePort(r)
+			c := r.dial()
+			s := r.server()
+			gone, other := c, s
+			if server {
+				gone, other = s, c
+			}
+			nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
+			if err := unix.SetsockoptSockFprog(gone, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]}); err != nil {
+				t.Fatal(err)
+			}
+			r.send(other, "anybody there?")
+			r.until("the end of the connection", func() bool {
+				time.Sleep(sweepEvery) // fake
+				return r.f.Open() == 0
+			})
+			r.ends(other, unix.ECONNRESET)
+			r.gone()
+			r.counted([]string{"tcp_close_total"}, `tcp_close_total{errno="ETIMEDOUT",peer="src"} 1`, `tcp_close_total{errno="ETIMEDOUT",peer="dst"} 1`)
+		})
+	}
+}
+
+func TestAPeerThatDoesNotReadIsNotGivenUp(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.f.vanishedAfter = 0
+		opaquePort(r)
+		c := r.dial()
+		s := r.server()
+		b := make([]byte, 64<<10)
+		r.until("all buffers to be full", func() bool {
+			n, _ := unix.Write(s, b)
+			return n < 0 && r.flow().relay.Held() > 0
+		})
+		for range 100 {
+			time.Sleep(time.Minute)
+			r.settle()
+		}
+		r.quiet(s)
+		if _, err := unix.Read(c, b); err != nil {
+			t.Errorf("reading at last: %v", err)
+		}
+	})
+}
+
 func TestADialedConnectionGetsKeepaliveOnceItIsNotShort(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		opaquePort(r)

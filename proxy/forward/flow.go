@@ -62,6 +62,7 @@ type flow struct {
 	detected   string // name of an opaque payload, for people
 	started    time.Duration
 	last       time.Duration // something passed
+	looked     time.Duration // after peers that have vanished
 	bytes      [2]uint64     // read from each side
 	fd         int           // of the client; -1 once src has it
 	phase      phase
@@ -79,7 +80,7 @@ func (fl *flow) begin() {
 	ln := fl.lane
 	f := ln.forwarder
 	fl.started = ln.loop.Now()
-	fl.last = fl.started
+	fl.last, fl.looked = fl.started, fl.started
 	dst, err := f.origin(fl.fd, fl.client)
 	if err == nil {
 		fl.route, err = f.router.Route(fl.client, dst)

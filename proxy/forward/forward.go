@@ -26,22 +26,23 @@ import (
 // Forwarder serves the connections of one direction on several loops. It is a
 // conn.Acceptor.
 type Forwarder struct {
-	cfg       Config
-	direction metrics.Direction
-	router    Router
-	metrics   *metrics.Metrics
-	log       *slog.Logger
-	memory    *detect.Memory
-	observer  func(protocol.Kind, l7.Recorder) l7.Observer
-	lanes     map[*conn.Loop]*lane // one a loop, never changed
-	detecting atomic.Int64
-	held      atomic.Int64 // bytes in the heads of all connections
-	shortage  seldom       // lines about failed accepts
+	cfg           Config
+	direction     metrics.Direction
+	router        Router
+	metrics       *metrics.Metrics
+	log           *slog.Logger
+	memory        *detect.Memory
+	observer      func(protocol.Kind, l7.Recorder) l7.Observer
+	vanishedAfter time.Duration
+	lanes         map[*conn.Loop]*lane // one a loop, never changed
+	detecting     atomic.Int64
+	held          atomic.Int64 // bytes in the heads of all connections
+	shortage      seldom       // lines about failed accepts
 }
 
 // New makes a Forwarder. memory may be shared by several.
 func New(cfg Config, d metrics.Direction, router Router, m *metrics.Metrics, log *slog.Logger, memory *detect.Memory, loops []*conn.Loop) *Forwarder {
-	f := &Forwarder{cfg: cfg, direction: d, router: router, metrics: m, memory: memory, observer: newObserver,
+	f := &Forwarder{cfg: cfg, direction: d, router: router, metrics: m, memory: memory, observer: newObserver, vanishedAfter: vanishedAfter,
 		log: log.With("direction", d.String()), lanes: make(map[*conn.Loop]*lane, len(loops))}
 	for _, l := range loops {
 		f.lanes[l] = &lane{forwarder: f, loop: l}

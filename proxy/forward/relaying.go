@@ -17,6 +17,13 @@ import (
 // options: short ones need not pay for them.
 const keepaliveAfter = 5 * time.Second
 
+// A connection ends when one of its peers has not answered for vanishedAfter
+// although bytes are under way to it. That is looked at every lookEvery.
+const (
+	vanishedAfter = 30 * time.Second
+	lookEvery     = 10 * time.Second
+)
+
 // startRelay begins to relay with what the client has sent so far.
 func (fl *flow) startRelay(b []byte) {
 	fl.phase = relaying
@@ -138,6 +145,12 @@ func (fl *flow) lookAfter() {
 		fl.keepalive = true
 		conn.Keepalive(fl.dst.FD())
 	}
+	if now-fl.looked >= lookEvery {
+		fl.looked = now
+		if fl.vanished() {
+			return
+		}
+	}
 	idle := now - fl.last
 	switch {
 	case cfg.HalfCloseTimeout > 0 && idle > cfg.HalfCloseTimeout && fl.relay.HalfClosed():
@@ -146,6 +159,17 @@ func (fl *flow) lookAfter() {
 		return
 	}
 	fl.relay.Abort(l4.Client, unix.ETIMEDOUT)
+}
+
+// vanished ends a connection one of whose peers does not answer any more.
+func (fl *flow) vanished() bool {
+	for s, sock := range fl.relay.Sock {
+		if sock.Vanished(fl.lane.forwarder.vanishedAfter) {
+			fl.relay.Abort(l4.Side(s), unix.ETIMEDOUT)
+			return true
+		}
+	}
+	return false
 }
 
 // opaque reports whether nothing is known of what passes: idle timeouts are
