@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/meshctl/meshctl/integration/lab"
 	"github.com/meshctl/meshctl/integration/servers"
@@ -88,22 +86,4 @@ func (s *serving) cut() {
 	for c := range s.open {
 		c.Close()
 	}
-}
-
-// once opens a connection to a server that answers one byte and closes.
-func once(to netip.AddrPort) error {
-	c, err := net.Dial("tcp4", to.String())
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := c.Write([]byte{1}); err != nil {
-		return err
-	}
-	b, err := io.ReadAll(c)
-	if err == nil && len(b) != 1 {
-		err = fmt.Errorf("%d bytes have come back, want 1", len(b))
-	}
-	return err
 }

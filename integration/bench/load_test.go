@@ -314,10 +314,5 @@ func (b *bench) backends(t *testing.T) {
 		io.WriteString(c, "220 ready\r\n")
 		io.Copy(io.Discard, c)
 	})
-	b.serve(t, oncePort, func(c net.Conn) {
-		one := make([]byte, 1)
-		if _, err := c.Read(one); err == nil {
-			c.Write(one)
-		}
-	})
+	b.serveOnce(t, oncePort)
 }
