@@ -66,13 +66,19 @@ func TestOddHTTP1ComesOutAsWithoutAProxy(t *testing.T) {
 		{"a version that does not exist", "GET /x HTTP/1.9\r\nHost: a\r\n\r\n"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			want := exchange(t, server.addr, v.sent)
-			if want == "" {
-				t.Fatal("nothing comes back without a proxy: this looks at nothing")
+			// A server that refuses sends its answer and then a RST, which overtakes
+			// the answer at times, with and without a proxy.
+			diff := ""
+			for range 6 {
+				want := exchange(t, server.addr, v.sent)
+				if want == "" {
+					t.Fatal("nothing comes back without a proxy: this looks at nothing")
+				}
+				if diff = cmp.Diff(want, exchange(t, p.In, v.sent)); diff == "" {
+					return
+				}
 			}
-			if diff := cmp.Diff(want, exchange(t, p.In, v.sent)); diff != "" {
-				t.Errorf("(-without +with the proxy)\n%s", diff)
-			}
+			t.Errorf("(-without +with the proxy)\n%s", diff)
 		})
 	}
 	if n := p.Settled(t).Sum("meshctl_panics_total"); n != 0 {
