@@ -198,3 +198,38 @@ func ping(network string, kind icmp.Type, to netip.Addr) error {
 	_, _, err = conn.ReadFrom(make([]byte, 1500))
 	return err
 }
+
+// One multiport match holds 15 ports, a range counting as two; a user need not
+// know. This list takes 26 places.
+func TestMoreEntriesThanOneMatchHoldsAreAllSkipped(t *testing.T) {
+	const list = "1101,1103,1105,1107,1109,1111,1113,1115,1117,1119,1121,1123,2100-2110,2120-2130,2140-2150,2160-2170,3307,5433,6380,9093,27018,27020"
+	everyBackend(t, func(t *testing.T, pair *lab.Net, b Backend) {
+		tr := newTraffic(t, pair, rules.DefaultConfig())
+		mustApply(t, b, plan(t, func(c *rules.Config) {
+			c.SkipOutboundPorts, c.SkipInboundPorts = portSet(t, list), portSet(t, list)
+		}), true)
+		for _, c := range []struct {
+			port    uint16
+			skipped bool
+		}{
+			{1101, true}, {1102, false}, {1123, true}, {2099, false}, {2100, true}, {2110, true}, {2111, false},
+			{2170, true}, {2171, false}, {9093, true}, {27018, true}, {27019, false}, {27020, true},
+		} {
+			for _, to := range []netip.Addr{lab.PeerV4, lab.PeerV6, lab.PodV4, lab.PodV6} {
+				d := dialled{from: pair.Pod, owner: app, to: onPort(to, c.port)}
+				want := outbound
+				if to == lab.PodV4 || to == lab.PodV6 {
+					d.from, want = pair.Peer, inbound
+				}
+				if c.skipped {
+					want = direct
+				} else {
+					want += " for " + d.to.String()
+				}
+				if got := tr.arrives(t, d); got != want {
+					t.Errorf("%s: %q, want %q", d.to, got, want)
+				}
+			}
+		}
+	})
+}
