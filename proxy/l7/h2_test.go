@@ -172,6 +172,14 @@ func TestHTTP2(t *testing.T) {
 			cl.headers(7, true, getFields...)
 			sv.headers(1, true, ":status", "200")
 		}, lines("> GET", "> GET", "> GET", "> GET", "< GET 0 failure refused", "< GET 0 failure refused", "< GET 0 failure refused", "< GET 200 success"), State{}, false},
+		{"promises that are none", func(x *h2Script, cl, sv *h2End) {
+			must(cl.framer.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, EndHeaders: true, BlockFragment: cl.fields(getFields...)}))
+			must(sv.framer.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 3, EndHeaders: true, BlockFragment: sv.fields(getFields...)}))
+			must(sv.framer.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 0, EndHeaders: true, BlockFragment: sv.fields(getFields...)}))
+			must(sv.framer.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 4, EndHeaders: true, BlockFragment: sv.fields(getFields...)}))
+			must(sv.framer.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 4, EndHeaders: true, BlockFragment: sv.fields(getFields...)}))
+			sv.headers(4, true, ":status", "200")
+		}, lines("> GET", "< GET 200 success"), State{}, false},
 		{"GOAWAY says where it begins to refuse", func(x *h2Script, cl, sv *h2End) {
 			must(sv.framer.WriteGoAway(9, http2.ErrCodeNo, nil))
 			must(sv.framer.WriteGoAway(2, http2.ErrCodeNo, nil))

@@ -254,3 +254,10 @@ func TestAFieldLargerThanTheTableEmptiesIt(t *testing.T) {
 		t.Errorf("%v: %d fields, %d bytes", ok, d.count, d.size)
 	}
 }
+
+func TestASmallerTableForgets(t *testing.T) {
+	d := newHPACKDecoder()
+	if _, ok := d.decode([]byte("\x40\x01a\x01b\xbe\x20")); !ok || d.count != 0 {
+		t.Errorf("%v: %d fields in a table of size 0", ok, d.count)
+	}
+}
