@@ -92,11 +92,20 @@ fuzz: ## every fuzz target for FUZZTIME each
 	done
 
 .PHONY: bench
-bench: build ## micro-benchmarks, the drawing of what balancing does, then the comparison with the peers in integration/bench
+bench: build ## side by side with HAProxy and nginx (root; BENCHTIME=2s ROUNDS=5 LOADS=http1,bulk1 BENCHNICE=-15)
+	@$(need_root)
+	$(MAKE) --no-print-directory deps DEPS='$(DEPS) haproxy libnginx-mod-stream'
+	MESHCTL_NETNS=require MESHCTL_UNDER_TEST=$(CURDIR)/bin/meshctl BENCHTIME=$(or $(BENCHTIME),2s) ROUNDS=$(or $(ROUNDS),5) \
+		setsid --wait $(GO) test -count=1 -v -timeout 2h -run TestCompare ./integration/bench | grep -vE '^ *(---|===)'
+
+.PHONY: microbench
+microbench: ## every micro-benchmark of the packages
 	@$(GO) test -run '^$$' -bench . -benchmem -p 1 $(PKG)
-	$(GO) run ./internal/tools/balancing >docs/balancing.svg.new
+
+.PHONY: balancing
+balancing: ## draw docs/balancing.svg: what balancing does about a slow endpoint
+	@$(GO) run ./internal/tools/balancing >docs/balancing.svg.new
 	mv docs/balancing.svg.new docs/balancing.svg
-	if [ -x integration/bench/run ]; then integration/bench/run bin/meshctl; fi
 
 .PHONY: golden
 golden: ## rewrite the golden files (then read git diff)

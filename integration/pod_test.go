@@ -41,7 +41,14 @@ var proxyUID = strconv.Itoa(20000 + os.Getpid()%10000)
 // ready.
 func mesh(t *testing.T, n *lab.Net, flags ...string) *pod {
 	t.Helper()
-	cmd := exec.Command(meshctl, append([]string{"redirect", "--netns", n.Pod.Path(), "--proxy-uid", proxyUID, "--"}, flags...)...)
+	return redirected(t, n, append([]string{"--"}, flags...)...)
+}
+
+// redirected runs `meshctl redirect --netns POD FLAGS` and returns once the proxy is
+// ready.
+func redirected(t *testing.T, n *lab.Net, flags ...string) *pod {
+	t.Helper()
+	cmd := exec.Command(meshctl, append([]string{"redirect", "--netns", n.Pod.Path(), "--proxy-uid", proxyUID}, flags...)...)
 	cmd.Env = lab.Environ()
 	p := &pod{Net: n, proxy: servers.Start(t, cmd)}
 	transport := &http.Transport{

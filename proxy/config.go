@@ -9,7 +9,20 @@ import (
 
 	"github.com/meshctl/meshctl/internal/listen"
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/proxy/metrics"
 	"github.com/meshctl/meshctl/proxy/policy"
+)
+
+// SkipCount is what one skip rule of the kernel has counted.
+type SkipCount = metrics.SkipCount
+
+// Direction is the way a connection goes, as seen from the application.
+type Direction = metrics.Direction
+
+// The directions.
+const (
+	Inbound  = metrics.Inbound
+	Outbound = metrics.Outbound
 )
 
 // Config is everything a proxy is told. DefaultConfig has the defaults.
@@ -44,6 +57,10 @@ type Config struct {
 	ShutdownGracePeriod time.Duration
 	Pprof               bool
 	FixedTarget         netip.AddrPort // for tests without rules
+
+	// SkipPackets reads what the skip rules in the kernel have counted, once a
+	// scrape; nil where nobody may read them.
+	SkipPackets func() []SkipCount
 
 	Version string
 	Log     *slog.Logger
@@ -85,12 +102,14 @@ func (c Config) Validate() error {
 		return errors.New("the limit of connections in detection is negative")
 	case len(c.InboundListen) == 0 && len(c.OutboundListen) == 0:
 		return errors.New("neither an inbound nor an outbound address to listen on")
+	case c.Log == nil:
+		return errors.New("no log to write to")
 	}
 	return nil
 }
 
 // own returns the ports the proxy listens on.
-func (c Config) own() ports.Set {
+func (c *Config) own() ports.Set {
 	var own []uint16
 	for _, list := range [][]netip.AddrPort{c.InboundListen, c.OutboundListen, c.AdminListen} {
 		for _, a := range list {

@@ -47,58 +47,86 @@ type Proxy struct {
 }
 
 // New opens the listeners. On an error nothing stays open.
-func New(cfg Config) (p *Proxy, err error) {
+func New(cfg Config) (*Proxy, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	p = &Proxy{cfg: cfg, shutdown: make(chan struct{}), sockets: listen.Sockets{}}
-	defer func() {
-		if err != nil {
-			p.sockets.Close()
-		}
-	}()
-	if err := p.open(); err != nil {
+	p := &Proxy{cfg: cfg, shutdown: make(chan struct{}), sockets: listen.Sockets{}}
+	if err := p.build(); err != nil {
+		p.close()
 		return nil, err
 	}
-	p.metrics = metrics.New(metrics.Config{Version: cfg.Version})
+	return p, nil
+}
+
+func (p *Proxy) build() error {
+	if err := p.open(); err != nil {
+		return err
+	}
+	cfg := &p.cfg
+	p.metrics = metrics.New(metrics.Config{Version: cfg.Version, SkipPackets: cfg.SkipPackets})
 	for range runtime.GOMAXPROCS(0) {
 		l, err := conn.NewLoop()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		p.loops = append(p.loops, l)
 	}
 	if err := p.discover(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := p.route(); err != nil {
-		return nil, err
+		return err
 	}
+	var err error
 	p.admin, err = admin.New(p.adminConfig())
-	return p, err
+	return err
 }
 
-// open takes over what was handed over and listens on the rest.
+// close closes what no loop runs on and nothing serves.
+func (p *Proxy) close() {
+	p.sockets.Close()
+	for _, l := range p.loops {
+		l.Stop()
+		_ = l.Run() // ends at once and closes what it has
+	}
+}
+
+// open takes over what was handed over and listens on the rest. The addresses
+// in the Config become those that are really listened on: what was handed over
+// may differ from it.
 func (p *Proxy) open() error {
-	for name, addrs := range map[string][]netip.AddrPort{
-		listen.Inbound: p.cfg.InboundListen, listen.Outbound: p.cfg.OutboundListen, listen.Admin: p.cfg.AdminListen,
+	for name, addrs := range map[string]*[]netip.AddrPort{
+		listen.Inbound: &p.cfg.InboundListen, listen.Outbound: &p.cfg.OutboundListen, listen.Admin: &p.cfg.AdminListen,
 	} {
-		if fds := p.cfg.Inherited[name]; len(fds) > 0 {
-			p.sockets[name] = fds
-			continue
-		}
-		if len(addrs) == 0 {
-			continue
-		}
-		skipped, err := p.sockets.Open(name, addrs)
-		if err != nil {
+		if err := p.openOne(name, *addrs); err != nil {
 			return err
 		}
-		for _, a := range skipped {
-			p.cfg.Log.Warn("no such address here: not listening on it", "addr", a)
+		*addrs = nil
+		for _, fd := range p.sockets[name] {
+			a, err := conn.LocalAddr(fd)
+			if err != nil {
+				return fmt.Errorf("asking a listener for its address: %w", err)
+			}
+			*addrs = append(*addrs, a)
 		}
 	}
 	return nil
+}
+
+func (p *Proxy) openOne(name string, addrs []netip.AddrPort) error {
+	if fds := p.cfg.Inherited[name]; len(fds) > 0 {
+		p.sockets[name] = fds
+		return nil
+	}
+	if len(addrs) == 0 {
+		return nil
+	}
+	skipped, err := p.sockets.Open(name, addrs)
+	for _, a := range skipped {
+		p.cfg.Log.Warn("no such address here: not listening on it", "addr", a)
+	}
+	return err
 }
 
 // route sets up what decides about connections.
@@ -127,11 +155,13 @@ func (p *Proxy) route() error {
 // by themselves within the grace period. now ends the drain at once. It returns
 // nil after a drain, however it ended.
 func (p *Proxy) Run(ctx context.Context, now <-chan struct{}) error {
+	defer p.sockets.Close() // what an error left
 	if err := p.accept(); err != nil {
+		p.close()
 		return err
 	}
-	failed := make(chan error, len(p.loops)+1)
-	var running sync.WaitGroup
+	failed := make(chan error, len(p.loops)+len(p.sockets[listen.Admin]))
+	var running, answering sync.WaitGroup
 	for _, l := range p.loops {
 		running.Go(func() {
 			if err := l.Run(); err != nil {
@@ -139,15 +169,16 @@ func (p *Proxy) Run(ctx context.Context, now <-chan struct{}) error {
 			}
 		})
 	}
-	stopAdmin, err := p.serveAdmin(failed)
 	stopFollowing := p.follow()
+	err := p.serveAdmin(&answering, failed)
 	if err == nil {
 		p.cfg.Log.Info("proxy ready", "inbound", p.cfg.InboundListen, "outbound", p.cfg.OutboundListen,
 			"admin", p.cfg.AdminListen, "opaque_ports", p.cfg.OpaquePorts.String())
 		err = p.serve(ctx, now, failed)
-		stopAdmin()
 	}
 	stopFollowing()
+	p.stopAdmin()
+	answering.Wait()
 	for _, l := range p.loops {
 		l.Stop()
 	}
@@ -177,47 +208,65 @@ func (p *Proxy) serve(ctx context.Context, now <-chan struct{}, failed <-chan er
 // accept shares every listening socket among all loops.
 func (p *Proxy) accept() error {
 	for name, to := range map[string]*forward.Forwarder{listen.Inbound: p.inbound, listen.Outbound: p.outbound} {
-		for _, fd := range p.sockets[name] {
-			for i, l := range p.loops {
-				if i > 0 {
-					dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-					if err != nil {
-						return fmt.Errorf("sharing a listener: %w", err)
-					}
-					fd = dup
-				}
-				ln, err := l.Listen(fd, p.loops, to)
-				if err != nil {
-					return err
-				}
-				p.listeners = append(p.listeners, ln)
+		for fd, ok := p.take(name); ok; fd, ok = p.take(name) {
+			if err := p.share(fd, to); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-func (p *Proxy) serveAdmin(failed chan<- error) (stop func(), err error) {
-	var servers sync.WaitGroup
-	for _, fd := range p.sockets[listen.Admin] {
+// take hands a listening socket over: its owner is the caller.
+func (p *Proxy) take(name string) (fd int, ok bool) {
+	if len(p.sockets[name]) == 0 {
+		return -1, false
+	}
+	fd, p.sockets[name] = p.sockets[name][0], p.sockets[name][1:]
+	return fd, true
+}
+
+// share has every loop accept from one socket, each through a descriptor of its
+// own.
+func (p *Proxy) share(fd int, to *forward.Forwarder) error {
+	for i, l := range p.loops {
+		if i > 0 {
+			dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+			if err != nil {
+				return fmt.Errorf("sharing a listener: %w", err)
+			}
+			fd = dup
+		}
+		ln, err := l.Listen(fd, p.loops, to)
+		if err != nil {
+			return err
+		}
+		p.listeners = append(p.listeners, ln)
+	}
+	return nil
+}
+
+func (p *Proxy) serveAdmin(answering *sync.WaitGroup, failed chan<- error) error {
+	for fd, ok := p.take(listen.Admin); ok; fd, ok = p.take(listen.Admin) {
 		file := os.NewFile(uintptr(fd), "admin")
 		l, err := net.FileListener(file)
 		file.Close()
 		if err != nil {
-			return nil, fmt.Errorf("opening the admin listener: %w", err)
+			return fmt.Errorf("opening the admin listener: %w", err)
 		}
-		servers.Go(func() {
+		answering.Go(func() {
 			if err := p.admin.Serve(l); err != nil && !errors.Is(err, net.ErrClosed) {
 				failed <- fmt.Errorf("serving admin requests: %w", err)
 			}
 		})
 	}
-	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = p.admin.Shutdown(ctx) // what is left after a second is cut by the end of the process
-		servers.Wait()
-	}, nil
+	return nil
+}
+
+func (p *Proxy) stopAdmin() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = p.admin.Shutdown(ctx) // what is left after a second is cut
 }
 
 // drain waits until no connection is left, the grace period is over, or now.
@@ -264,8 +313,15 @@ func (p *Proxy) stopAccepting() {
 	closed.Wait()
 }
 
-// Open is the number of connections being served.
-func (p *Proxy) Open() int { return p.inbound.Open() + p.outbound.Open() }
+// Open is the number of connections being served, or on their way from the loop
+// that accepted them to the one that will serve them.
+func (p *Proxy) Open() int {
+	n := int64(0)
+	for _, l := range p.loops {
+		n += l.Load()
+	}
+	return int(n)
+}
 
 // Shutdown begins to drain, as the end of Run's context does. Asking again
 // changes nothing.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -62,7 +63,7 @@ func dropRights(uid, gid uint32) error {
 		{"clearing the ambient capabilities", func() error {
 			return unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 		}},
-		{"clearing the bounding set", dropBounding},
+		{"clearing the bounding set", func() error { return dropBounding() }},
 		{fmt.Sprintf("becoming user %d, group %d", uid, gid), func() error { return becomeUser(uid, gid) }},
 		{"clearing the capabilities", capabilitySet{}.write},
 		{"", denySyscalls},
@@ -81,10 +82,14 @@ func dropRights(uid, gid uint32) error {
 	return nil
 }
 
-// dropBounding empties the bounding set. Without CAP_SETPCAP it cannot be done,
-// and is no loss: under no_new_privs nothing is gained by exec.
-func dropBounding() error {
+// dropBounding empties the thread's bounding set but for what is kept. Without
+// CAP_SETPCAP it cannot be done, and is no loss: under no_new_privs nothing is
+// gained by exec.
+func dropBounding(keep ...uintptr) error {
 	for c := range uintptr(64) {
+		if slices.Contains(keep, c) {
+			continue
+		}
 		switch err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err {
 		case nil:
 		case unix.EINVAL: // beyond the kernel's last capability

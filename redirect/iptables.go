@@ -65,6 +65,12 @@ func (b ipTables) Read(ctx context.Context) (State, error) {
 	if len(hashes) > 1 {
 		state.Hash = ""
 	}
+	state.readBack = func() (out []rules.Rule) {
+		for _, f := range families {
+			out = append(out, f.before.Read(f.family)...)
+		}
+		return out
+	}
 	return state, nil
 }
 
@@ -209,9 +215,10 @@ type job struct {
 	text string
 }
 
-// write does all jobs or none. The programs are started first and all get
-// their text at once: between the first family's commit and the last one's
-// nothing of ours runs that could be killed.
+// write does all jobs or none. All programs are started first, and each gets its
+// text when the one before it is done: between the commits of two families
+// nothing passes but a wake-up and a write. (Written at once, they would race for
+// the order of their tables, and a listing would differ from run to run.)
 func (b ipTables) write(ctx context.Context, step string, jobs []job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -229,61 +236,56 @@ func (b ipTables) write(ctx context.Context, step string, jobs []job) error {
 	return nil
 }
 
-// runAll gives each job's error. It works on the calling thread, which is the
-// one inside the namespace; only the texts are fed by goroutines.
+// runAll gives each job's error; after the first failure nothing more is written.
+// It works on the calling thread, which is the one inside the namespace.
 func runAll(ctx context.Context, wait time.Duration, jobs []job) []error {
 	results := make([]error, len(jobs))
 	started := make([]*restore, len(jobs))
 	for i, j := range jobs {
 		started[i], results[i] = j.startRestore(ctx, wait, j.text)
 	}
-	if err := errors.Join(results...); err != nil {
-		for i, r := range started {
-			if results[i] == nil {
-				r.in.Close() // without a COMMIT nothing is written
-				_ = r.cmd.Wait()
-				results[i] = errors.New("not written")
-			}
-		}
-		return results
-	}
-	fed := make(chan struct{}, len(started))
-	for _, r := range started {
-		go feedAndTell(r, fed)
-	}
-	for range started {
-		<-fed
-	}
+	failed := errors.Join(results...)
 	for i, r := range started {
+		if results[i] != nil {
+			continue // never started
+		}
+		if failed != nil {
+			r.drop()
+			results[i] = errNotWritten
+			continue
+		}
+		r.feed()
 		results[i] = r.wait(ctx)
+		failed = results[i]
 	}
 	return results
 }
 
-func feedAndTell(r *restore, fed chan<- struct{}) {
-	r.feed()
-	fed <- struct{}{}
-}
+var errNotWritten = errors.New("not written")
 
 // undo puts the families that were written back to what they were and returns
-// the first failure, with what remains if even that fails.
+// the failure, with what remains if even that fails.
 func (b ipTables) undo(ctx context.Context, jobs []job, results []error) error {
-	var first error
+	failure := firstFailure(results)
 	for i, j := range jobs {
 		if results[i] != nil {
-			if first == nil {
-				first = results[i]
-			}
 			continue
 		}
 		if err := b.revert(ctx, j); err != nil {
-			return fmt.Errorf("%w; the rules of %s remain: %w", results[slices.IndexFunc(results, isError)], j.family, err)
+			return fmt.Errorf("%w; the rules of %s remain: %w", failure, j.family, err)
 		}
 	}
-	return first
+	return failure
 }
 
-func isError(err error) bool { return err != nil }
+func firstFailure(results []error) error {
+	for _, err := range results {
+		if err != nil && !errors.Is(err, errNotWritten) {
+			return err
+		}
+	}
+	return errNotWritten
+}
 
 func (b ipTables) revert(ctx context.Context, j job) error {
 	var listing strings.Builder

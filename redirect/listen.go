@@ -24,20 +24,25 @@ type Listeners struct{ sockets listen.Sockets }
 // the namespace cannot serve because IPv6 is off there is left out ([::] becomes
 // 0.0.0.0). A port that is taken is an error: two proxies never share one.
 //
-// Until Open is called the listeners take only connections of Verify: others'
-// first packets are dropped and come again a second later, when the proxy runs.
+// Until Open is called, those that are redirected to take only connections of
+// Verify: others' first packets are dropped and come again a second later, when
+// the proxy runs.
 func Listen(ns *Namespace, addrs Addrs) (*Listeners, error) {
 	all := &Listeners{listen.Sockets{}}
 	err := ns.Do(func() error {
 		for _, open := range []struct {
 			name  string
 			addrs []netip.AddrPort
-		}{{listen.Inbound, addrs.Inbound}, {listen.Outbound, addrs.Outbound}, {listen.Admin, addrs.Admin}} {
+			gated bool
+		}{{listen.Inbound, addrs.Inbound, true}, {listen.Outbound, addrs.Outbound, true}, {listen.Admin, addrs.Admin, false}} {
 			if len(open.addrs) == 0 {
 				continue
 			}
 			if _, err := all.sockets.Open(open.name, open.addrs); err != nil {
 				return err
+			}
+			if !open.gated {
+				continue
 			}
 			for _, fd := range all.sockets[open.name] {
 				if err := attachGate(fd); err != nil {

@@ -16,6 +16,10 @@ import (
 // namedDirs is where ip-netns(8) keeps names; the second is the older place.
 var namedDirs = [...]string{"/run/netns", "/var/run/netns"}
 
+// ownNamespace is the namespace of whichever thread asks, also where /proc is
+// that of another PID namespace.
+const ownNamespace = "/proc/thread-self/ns/net"
+
 // nsGetNSType is NS_GET_NSTYPE of ioctl_ns(2): which kind of namespace a
 // descriptor stands for.
 const nsGetNSType = 0xb703
@@ -69,7 +73,7 @@ func OpenNamespace(ref string) (*Namespace, error) {
 
 // CurrentNamespace is the namespace that the program runs in.
 func CurrentNamespace() (*Namespace, error) {
-	ns, err := openPath("current", "/proc/thread-self/ns/net")
+	ns, err := openPath("current", ownNamespace)
 	if err != nil {
 		return nil, err
 	}
@@ -168,13 +172,30 @@ func (n *Namespace) runInside(fn func() error, done chan<- error) {
 	done <- err
 }
 
+// doAndEnd is Do for an fn that changes the thread for good: the thread ends with
+// it.
+func (n *Namespace) doAndEnd(fn func() error) error {
+	done := make(chan error, 1)
+	go n.runAndEnd(fn, done)
+	return <-done
+}
+
+func (n *Namespace) runAndEnd(fn func() error, done chan<- error) {
+	runtime.LockOSThread() // and never unlocked
+	_, err := n.enter()
+	if err == nil {
+		err = fn()
+	}
+	done <- err
+}
+
 // enter moves the thread and returns the way back, nil when it is already
 // there (which needs no capability).
 func (n *Namespace) enter() (home *netns.NsHandle, err error) {
 	if err := raiseCapabilities(); err != nil {
 		return nil, err
 	}
-	here, err := netns.Get()
+	here, err := netns.GetFromPath(ownNamespace)
 	if err != nil {
 		return nil, &Error{Step: "finding the thread's own namespace", Err: err}
 	}
@@ -190,4 +211,16 @@ func (n *Namespace) enter() (home *netns.NsHandle, err error) {
 		return nil, &Error{Step: "entering namespace " + n.ref, Err: err}
 	}
 	return &here, nil
+}
+
+// SetCloseWait sets for how many seconds conntrack of ns keeps a connection
+// that only one side has closed (nf_conntrack_tcp_timeout_close_wait).
+func SetCloseWait(ns *Namespace, seconds int) error {
+	return ns.Do(func() error {
+		const path = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close_wait"
+		if err := os.WriteFile(path, fmt.Appendln(nil, seconds), 0o644); err != nil {
+			return &Error{Step: "setting conntrack's close-wait time", Err: err}
+		}
+		return nil
+	})
 }

@@ -117,7 +117,7 @@ func TestTheOwnNamespaceNeedsNoRightToEnter(t *testing.T) {
 	}
 	defer ns.Close()
 	err = ns.Do(func() error {
-		here, err := netns.Get()
+		here, err := netns.GetFromPath(ownNamespace)
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,11 @@ func (b nfTables) conn(step string, use func(*nftables.Conn) error) error {
 			err = use(c)
 		}
 		if err != nil {
-			return &Error{Backend: b.Name(), Step: step, Err: err}
+			failure := &Error{Backend: b.Name(), Step: step, Err: err}
+			if errors.Is(err, unix.ENOENT) {
+				failure.Class = Unsupported // an expression that the kernel does not know
+			}
+			return failure
 		}
 		return nil
 	})
@@ -91,6 +95,7 @@ func readOnce(c *nftables.Conn) (State, error) {
 		return state, err
 	}
 	state.content = itemsOf(ruleset)
+	state.readBack = func() []rules.Rule { return nft.Rules(ruleset) }
 	var comments []string
 	for _, r := range ruleset.Rules {
 		id, _ := rules.ParseComment(nft.Comment(r))

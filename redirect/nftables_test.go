@@ -197,3 +197,5 @@ func feed(t testing.TB, ns *lab.Namespace, text, name string, args ...string) {
 var noAddr netip.AddrPort
 
 func onPort(addr netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(addr, port) }
+
+func netipAddr(text string) netip.Addr { return netip.MustParseAddr(text) }

@@ -129,6 +129,13 @@ func (r *restore) feed() {
 	r.in.Close()
 }
 
+// drop ends the program before it got anything: without a COMMIT it writes
+// nothing.
+func (r *restore) drop() {
+	r.in.Close()
+	_ = r.cmd.Wait()
+}
+
 func (r *restore) wait(ctx context.Context) error {
 	if err := r.cmd.Wait(); err != nil {
 		return said(ctx, r.cmd, r.stderr.String(), r.text, err)

@@ -93,7 +93,7 @@ func unshareHere() (ns *Namespace, back bool, err error) {
 	if err := raiseCapabilities(); err != nil {
 		return nil, true, err
 	}
-	home, err := netns.Get()
+	home, err := netns.GetFromPath(ownNamespace)
 	if err != nil {
 		return nil, true, err
 	}
@@ -101,7 +101,7 @@ func unshareHere() (ns *Namespace, back bool, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return nil, true, &Error{Step: "making a namespace for probes", Err: err}
 	}
-	made, err := netns.Get()
+	made, err := netns.GetFromPath(ownNamespace)
 	if err == nil {
 		ns = &Namespace{file: os.NewFile(uintptr(made), "probes"), ref: "the namespace for probes"}
 	}
@@ -129,13 +129,13 @@ func (s *scratch) connect(ctx context.Context) error {
 	if err == nil && s.peer != nil {
 		err = s.peer.Do(func() error { return s.furnish("eth0", s.far) })
 		if err == nil {
-			err = s.peer.Do(func() error { return carries(ctx, "eth0") })
+			err = s.peer.Do(func() error { return s.carries(ctx, "eth0", s.far, s.near) })
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return s.under.Do(func() error { return carries(ctx, s.link) })
+	return s.under.Do(func() error { return s.carries(ctx, s.link, s.near, s.far) })
 }
 
 // furnish gives a device its addresses and raises it. IPv6 may be off.
@@ -171,19 +171,20 @@ func raiseLink(device string) error {
 	return netlink.LinkSetUp(link)
 }
 
-// carries waits until a device is up: before that, IPv6 sends nothing, and a
-// first packet lost costs a second.
-func carries(ctx context.Context, device string) error {
+// carries waits until a device is up and the kernel has finished with its
+// addresses, which it does in the background: a first packet lost before that
+// costs a second.
+func (s *scratch) carries(ctx context.Context, device string, own, other map[bool]netip.Addr) error {
 	for {
 		link, err := netlink.LinkByName(device)
 		if err != nil {
 			return err
 		}
-		addrs, err := netlink.AddrList(link, netlink.FAMILY_V6)
-		if err != nil {
-			return err
+		ready := link.Attrs().OperState == netlink.OperUp
+		if s.noIPv6 == nil {
+			ready = ready && routed(own[true], unix.RTN_LOCAL) && routed(other[true], unix.RTN_UNICAST)
 		}
-		if link.Attrs().OperState == netlink.OperUp && !anyTentative(addrs) {
+		if ready {
 			return nil
 		}
 		select {
@@ -194,14 +195,10 @@ func carries(ctx context.Context, device string) error {
 	}
 }
 
-// anyTentative leaves link-local addresses out: probes do not use them.
-func anyTentative(addrs []netlink.Addr) bool {
-	for _, a := range addrs {
-		if a.Flags&unix.IFA_F_TENTATIVE != 0 && !a.IP.IsLinkLocalUnicast() {
-			return true
-		}
-	}
-	return false
+// routed tells whether the kernel has a route of a type to addr.
+func routed(addr netip.Addr, kind int) bool {
+	routes, err := netlink.RouteGet(addr.AsSlice())
+	return err == nil && len(routes) == 1 && routes[0].Type == kind
 }
 
 // Close removes the link; the peer goes with its descriptor.

@@ -15,6 +15,7 @@ type State struct {
 	Hash     string      // of the plan it was written from; empty when its parts disagree
 	Counters []RuleCount // rule by rule, in the order of the chains
 	content  []item      // all of it, in comparable form
+	readBack func() []rules.Rule
 	expected func(rules.Plan) []item
 }
 

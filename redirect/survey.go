@@ -19,6 +19,7 @@ import (
 // program is run, and no table is named that is not there, because to name one
 // would make it.
 type survey struct {
+	hidden   bool  // this user may not see which x_tables tables there are
 	nfTables error // why nf_tables cannot be used; nil when it can
 	nft      []chainRef
 	legacy   []chainRef
@@ -39,7 +40,12 @@ func lookAround(ns *Namespace) (s survey, err error) {
 		if ClassOf(s.nfTables) == Permission {
 			return &Error{Backend: NFTables.String(), Step: "reading the rules", Err: s.nfTables}
 		}
-		if s.legacy, err = allLegacyChains(); err != nil {
+		s.legacy, err = allLegacyChains()
+		// The list of tables is root's to read, which CAP_NET_ADMIN does not change.
+		if s.hidden = errors.Is(err, os.ErrPermission) && unix.Geteuid() != 0; s.hidden {
+			err = nil
+		}
+		if err != nil {
 			return &Error{Backend: IPTablesLegacy.String(), Step: "reading the rules", Err: err}
 		}
 		s.ipv6 = ipv6Present() == nil
@@ -132,6 +138,9 @@ func (c chainRef) isOurs() bool {
 
 // tables are the tables of a backend for a family that are there.
 func (s survey) tables(kind Kind, f rules.Family) []string {
+	if kind == IPTablesLegacy && s.hidden {
+		return []string{"mangle", "nat"} // asking makes them, and so would writing
+	}
 	refs := s.legacy
 	if kind == IPTablesNFT {
 		refs = s.nft

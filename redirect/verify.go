@@ -57,27 +57,33 @@ func (r Report) Failures() []Check {
 	return out
 }
 
-// Verify tries with real connections whether the namespace does what the plan
-// says: both directions and families are redirected with the original
-// destination known, a skipped port and the proxy's user stay direct. It needs
-// nothing outside of this machine, and leaves nothing behind.
-//
-// With listeners of Listen the connections are taken from them. Without (nil),
-// a proxy is expected to serve the ports already, and the connections have to
-// come out behind it. The error is for what kept Verify from checking at all.
-func Verify(ctx context.Context, ns *Namespace, plan rules.Plan, listeners *Listeners) (Report, error) {
+// Verifier has what Verify needs in a namespace: a link to a peer of its own.
+type Verifier struct{ *scratch }
+
+// NewVerifier makes the peer and the link; Close removes them. They need nothing
+// outside of this machine. The error is for what keeps Verify from checking at
+// all, and not for rights that allow only some of the checks.
+func NewVerifier(ctx context.Context, ns *Namespace) (*Verifier, error) {
 	s, err := newScratch(ctx, ns)
 	if err != nil {
 		return nil, err
 	}
-	v := verification{scratch: s, plan: plan, listeners: listeners, ctx: ctx}
+	return &Verifier{s}, nil
+}
+
+// Verify tries with real connections whether the namespace does what the plan
+// says: both directions and families are redirected with the original
+// destination known, a skipped port and the proxy's user stay direct.
+//
+// With listeners of Listen, not yet open, the connections are taken from them.
+// Without (nil), a proxy is expected to serve the ports already, and the
+// connections have to come out behind it.
+func (vr *Verifier) Verify(ctx context.Context, plan rules.Plan, listeners *Listeners) Report {
+	v := verification{scratch: vr.scratch, plan: plan, listeners: listeners, ctx: ctx}
 	for _, v6 := range []bool{false, true} {
 		v.family(v6)
 	}
-	if err := s.Close(); err != nil {
-		return v.report, &Error{Step: "removing the link for probes", Err: err}
-	}
-	return v.report, nil
+	return v.report
 }
 
 // verification is one run of Verify.

@@ -21,9 +21,13 @@ import (
 
 func verify(t testing.TB, ns *Namespace, p rules.Plan, l *Listeners) Report {
 	t.Helper()
-	report, err := Verify(t.Context(), ns, p, l)
+	v, err := NewVerifier(t.Context(), ns)
 	if err != nil {
 		t.Fatal(err)
+	}
+	report := v.Verify(t.Context(), p, l)
+	if err := v.Close(); err != nil {
+		t.Error(err)
 	}
 	return report
 }
@@ -123,11 +127,12 @@ func TestVerifySaysWhatItCannotTry(t *testing.T) {
 func TestVerifyBesideARunningProxy(t *testing.T) {
 	pair := lab.Pair(t)
 	ns := open(t, pair.Pod.Path())
-	l := bound(t, ns)
 	mustApply(t, nfTables{ns}, plan(t, nil), true)
-	if got := len(verify(t, ns, plan(t, nil), nil).Failures()); got != 4 {
-		t.Errorf("%d failures where nobody serves the listeners, want 4", got)
+	failures := verify(t, ns, plan(t, nil), nil).Failures()
+	if len(failures) != 4 || !strings.Contains(failures[0].Detail, "no proxy listens") {
+		t.Errorf("%v where no proxy listens", failures)
 	}
+	l := bound(t, ns)
 	if err := l.Open(); err != nil {
 		t.Fatal(err)
 	}

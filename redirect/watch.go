@@ -41,7 +41,7 @@ func Leave(ns *Namespace, program string, args []string) error {
 		return &Error{Step: "starting the watcher", Err: err}
 	}
 	defer ready.Close()
-	err = ns.Do(func() error { return startWatcher(program, args, process, inPlace) })
+	err = ns.doAndEnd(func() error { return startWatcher(program, args, process, inPlace) })
 	inPlace.Close()
 	if err != nil {
 		return &Error{Step: "starting the watcher", Err: err}
@@ -53,12 +53,17 @@ func Leave(ns *Namespace, program string, args []string) error {
 	return nil
 }
 
+// startWatcher leaves the calling thread with a bounding set of what a watcher
+// needs: root has no more than that after an exec.
 func startWatcher(program string, args []string, process, inPlace *os.File) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	defer null.Close()
+	if err := dropBounding(unix.CAP_NET_ADMIN, unix.CAP_NET_RAW); err != nil {
+		return err
+	}
 	child, err := os.StartProcess(program, args, &os.ProcAttr{
 		Dir:   "/",
 		Files: []*os.File{null, null, os.Stderr, process, inPlace},

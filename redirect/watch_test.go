@@ -2,10 +2,13 @@ package redirect
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +71,9 @@ func TestAWatcherCleansUpAfterAKilledProcess(t *testing.T) {
 	if _, err := os.Stat(file); err == nil {
 		t.Fatal("removed while the process lives")
 	}
+	if caps := capsOfChild(t, cmd.Process.Pid); caps != "0000000000003000" {
+		t.Errorf("the watcher may do %s, want NET_ADMIN and NET_RAW alone", caps)
+	}
 	cmd.Process.Kill()
 	want := inodeIn(t, pair.Pod.Do)
 	if got := awaitFile(t, file); got != want {
@@ -106,6 +112,25 @@ func TestRetireNeedsNoWatcher(t *testing.T) {
 	if _, err := os.Stat(file); err == nil {
 		t.Error("a retired watcher removed the rules")
 	}
+}
+
+// capsOfChild is the permitted set of a process's only child.
+func capsOfChild(t *testing.T, pid int) string {
+	t.Helper()
+	var children []string
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, task := range tasks {
+		more, _ := os.ReadFile(task)
+		children = append(children, strings.Fields(string(more))...)
+	}
+	if len(children) == 0 {
+		t.Fatal("no watcher")
+	}
+	child, err := strconv.Atoi(children[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return statusOf(t, child)["CapPrm"]
 }
 
 func awaitFile(t *testing.T, path string) string {

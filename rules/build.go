@@ -30,6 +30,7 @@ func Build(c Config) (Plan, error) {
 // inboundRules are asked for the first packet of each connection that comes in.
 func (c Config) inboundRules() []Rule {
 	var l list
+	l.midway("midway-inbound")
 	l.add("skip-inbound-ports", "connections to a skipped port go straight to the application",
 		Match{DstPorts: c.skipInboundSet()}, Return)
 	for _, s := range c.subnetSets(setSkipInboundSubnets, c.SkipInboundSubnets) {
@@ -54,6 +55,7 @@ func (c Config) outboundRules() []Rule {
 		l.add("proxy-gid", "connections of the proxy group are not redirected", Match{GID: c.ProxyGID}, Return)
 	}
 	l.add("loopback", "connections inside this namespace stay inside it", Match{Loopback: true}, Return)
+	l.midway("midway-outbound")
 	l.add("skip-outbound-ports", "connections to a skipped port go straight to the server",
 		Match{DstPorts: c.skipOutboundSet()}, Return)
 	for _, s := range c.subnetSets(setSkipOutboundSubnets, c.SkipOutboundSubnets) {
@@ -143,6 +145,13 @@ func (l *list) add(id, why string, m Match, v Verdict) {
 	}
 	m.Proto = TCP
 	l.rules = append(l.rules, Rule{ID: id, Match: m, Verdict: v, Why: why})
+}
+
+// midway lets packets go that open no connection. Conntrack begins when the first
+// rules come, and takes the next packet of a connection that is open by then for
+// its first (nf_conntrack_tcp_loose): redirected, it would end the connection.
+func (l *list) midway(id string) {
+	l.add(id, "connections from before the rules stay where they are", Match{Midway: true}, Return)
 }
 
 func (l *list) redirect(id, why string, m Match, port uint16) {

@@ -68,6 +68,7 @@ func (m Match) matches(p Packet) bool {
 		(m.Proto == 0 || m.Proto == p.Proto) &&
 		(m.CT == 0 || (m.CT == Invalid) == p.Invalid) &&
 		(!m.Loopback || p.Loopback) &&
+		(!m.Midway || p.Midway) &&
 		(m.UID == nil || *m.UID == p.UID) &&
 		(m.GID == nil || *m.GID == p.GID) &&
 		m.Src.allows(p.Src.Addr()) && m.Dst.allows(p.Dst.Addr()) &&

@@ -76,6 +76,8 @@ func TestTheDecisionTable(t *testing.T) {
 			{"ICMP in", with(in(w.remote, 8080), proto(icmp)), " return 0"},
 			{"SCTP out", with(out(w.remote, 80, app), proto(sctp)), " return 0"},
 			{"UDP of the proxy", with(out(w.remote, 53, proxy), proto(udp)), " return 0"},
+			{"older than the rules, out", with(out(w.remote, 80, app), midway), "midway-outbound return 0"},
+			{"older than the rules, in", with(in(w.remote, 8080), midway), "midway-inbound return 0"},
 			{"invalid, in", with(in(w.remote, 8080), invalid), "drop-invalid drop 0"},
 			{"invalid, to a skipped port", with(in(w.remote, 9001), invalid), "invalid-skip-inbound-ports return 0"},
 			{"invalid, to the admin port", with(in(w.remote, 4191), invalid), "invalid-skip-inbound-ports return 0"},
@@ -155,7 +157,7 @@ func TestAMappedAddressIsJudgedAsTheIPv4AddressItIs(t *testing.T) {
 func TestAListLongerThanOneMatchHoldsIsOneRule(t *testing.T) {
 	list := set("6001,6003,6005,6007,6009,6011,6013,6015,6017,6019,6021,6023,7000-7010,7020-7030,7040-7050,26,588,5433,6380,11212")
 	p := build(t, func(c *Config) { c.SkipInboundPorts, c.SkipOutboundPorts = list, list })
-	if n := len(p.Rules(HookOutbound)); n != 4 {
+	if n := len(p.Rules(HookOutbound)); n != 5 {
 		t.Errorf("%d outbound rules", n)
 	}
 	for port := 1; port <= 65535; port++ {
@@ -177,6 +179,7 @@ func with(p Packet, changes ...func(*Packet)) Packet {
 }
 
 func lo(p *Packet)      { p.Loopback = true }
+func midway(p *Packet)  { p.Midway = true }
 func invalid(p *Packet) { p.Invalid = true }
 
 func proto(n uint8) func(*Packet) { return func(p *Packet) { p.Proto = n } }

@@ -72,6 +72,8 @@ func (p Plan) because(m Match, pk Packet) string {
 		return fmt.Sprintf("gid %d is the proxy's", pk.GID)
 	case m.Loopback:
 		return "it goes through the device lo"
+	case m.Midway:
+		return "it does not open a connection"
 	case m.Src.Name != "":
 		return m.Src.because("source", pk.Src.Addr())
 	case m.Dst.Name != "":
@@ -109,6 +111,9 @@ func (p Packet) String() string {
 	s := fmt.Sprintf("%s %s", p.Direction, protoName(p.Proto))
 	if p.Invalid {
 		s = fmt.Sprintf("%s %s packet that conntrack calls invalid", p.Direction, protoName(p.Proto))
+	}
+	if p.Midway {
+		s = fmt.Sprintf("%s %s packet of an older connection", p.Direction, protoName(p.Proto))
 	}
 	if p.Src.IsValid() {
 		s += " from " + p.Src.String()

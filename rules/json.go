@@ -43,6 +43,7 @@ type matchJSON struct {
 	Proto    uint8   `json:"proto,omitempty"`
 	CTState  string  `json:"ct_state,omitempty"`
 	Loopback bool    `json:"loopback,omitempty"`
+	Midway   bool    `json:"midway,omitempty"`
 	UID      *uint32 `json:"uid,omitempty"`
 	GID      *uint32 `json:"gid,omitempty"`
 	Src      string  `json:"src,omitempty"`
@@ -91,7 +92,7 @@ func (p Plan) shape() planJSON {
 
 func (r Rule) shape() ruleJSON {
 	m := matchJSON{
-		Proto: r.Match.Proto, Loopback: r.Match.Loopback, UID: r.Match.UID, GID: r.Match.GID,
+		Proto: r.Match.Proto, Loopback: r.Match.Loopback, Midway: r.Match.Midway, UID: r.Match.UID, GID: r.Match.GID,
 		Src: r.Match.Src.Name, Dst: r.Match.Dst.Name,
 		SrcPorts: r.Match.SrcPorts.Name, DstPorts: r.Match.DstPorts.Name,
 	}

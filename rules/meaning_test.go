@@ -143,6 +143,10 @@ func askNft(m machine, words []string, pk rules.Packet) (matched bool, verdict s
 				fmt.Sprintf("skuid %d", pk.UID), fmt.Sprintf("skgid %d", pk.GID),
 			}, w[1]+" "+w[2])
 		case "tcp", "ip", "ip6":
+			if words[i+1] == "flags" {
+				ok = strings.Join(next(12), " ") == "tcp flags & (fin | syn | rst | ack) != syn" && pk.Proto == rules.TCP && pk.Midway
+				break
+			}
 			w := next(3)
 			ok = header(w[0], pk) && holds(m.sets[w[2][1:]], field(w[1], pk))
 		default:
@@ -253,6 +257,9 @@ func askIptables(_ machine, words []string, pk rules.Packet) (matched bool, verd
 			ok = v == strconv.Itoa(int(pk.UID))
 		case "--gid-owner":
 			ok = v == strconv.Itoa(int(pk.GID))
+		case "--tcp-flags":
+			i++ // two values
+			ok = v == "FIN,SYN,RST,ACK" && words[i+1] == "SYN" && !pk.Midway
 		case "--ctstate":
 			ok = pk.Invalid == (v == "INVALID")
 		case "-j":
@@ -333,7 +340,7 @@ func drawPacket(rnd *rand.Rand, c rules.Config) rules.Packet {
 	pk := rules.Packet{
 		Direction: rules.Direction(1 + rnd.IntN(2)), Proto: rules.TCP,
 		Src: netip.AddrPortFrom(drawAddr(rnd, v4), port()), Dst: netip.AddrPortFrom(drawAddr(rnd, v4), port()),
-		Loopback: rnd.IntN(8) == 0, Invalid: rnd.IntN(3) == 0,
+		Loopback: rnd.IntN(8) == 0, Invalid: rnd.IntN(3) == 0, Midway: rnd.IntN(6) == 0,
 	}
 	if pk.Direction == rules.Outbound {
 		pk.UID, pk.GID = []uint32{0, 1000, 2102}[rnd.IntN(3)], []uint32{0, 2102, 3000}[rnd.IntN(3)]

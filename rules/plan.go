@@ -29,6 +29,7 @@ type Packet struct {
 	UID, GID  uint32 // owner of the sending socket, outbound only
 	Loopback  bool   // leaves through lo; inbound: came in through lo
 	Invalid   bool   // conntrack calls the packet invalid
+	Midway    bool   // it opens no connection, so that it is of one from before the rules
 }
 
 // family returns the family of the packet's addresses.
@@ -117,6 +118,7 @@ type Match struct {
 	Proto              uint8
 	CT                 Validity
 	Loopback           bool // through lo: out of it at output, in by it elsewhere
+	Midway             bool // of the flags SYN, ACK, FIN and RST it has not SYN alone
 	UID, GID           *uint32
 	Src, Dst           SubnetSet
 	SrcPorts, DstPorts PortSet

@@ -113,6 +113,7 @@ func (p *proxyFlags) run(log io.Writer) error {
 	if err != nil {
 		return err
 	}
+	cfg.SkipPackets = skipCounter()
 	px, err := proxy.New(cfg)
 	if err != nil {
 		return err

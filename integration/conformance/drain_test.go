@@ -259,3 +259,54 @@ func TestOnlyLoopbackMayAskForAShutdownAndOnlyByPOST(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 }
+
+// TestAFinishedJobIsNotKeptAlive: the application is done and asks for the end
+// while an idle HTTP connection, an opaque one whose far end never closes, and a
+// call in flight are open. Asking again does not prolong the wait.
+func TestAFinishedJobIsNotKeptAlive(t *testing.T) {
+	t.Parallel()
+	const grace = 2 * time.Second
+	o := listen(t)
+	o.serve(t, func(c *net.TCPConn) {
+		first := make([]byte, 1)
+		if _, err := io.ReadFull(c, first); err != nil {
+			return
+		}
+		rest := make([]byte, 1<<16)
+		n, _ := c.Read(rest)
+		switch {
+		case first[0] == mark[0]:
+			io.Copy(io.Discard, c) // never closes by itself
+			return
+		case strings.Contains(string(rest[:n]), "/slow"):
+			time.Sleep(grace / 2)
+		}
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")
+		io.Copy(io.Discard, c)
+	})
+	p := built.Start(t, program, o.addr, "--shutdown-grace-period", grace.String())
+	idle, opaque, busy := dial(t, p.In), dial(t, p.In), dial(t, p.In)
+	send(t, idle, "GET /fast HTTP/1.1\r\nHost: a\r\n\r\n")
+	skipTo(t, idle, "done")
+	send(t, opaque, mark)
+	send(t, busy, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+	for p.Sample(t).Sum("request_total") < 2 || len(p.Connections(t)) < 3 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	began := time.Now()
+	post(t, p.Admin, http.StatusOK)
+	receiveEnd(t, idle)
+	if took := time.Since(began); took > grace/2 {
+		t.Errorf("the idle connection was closed after %s", took)
+	}
+	skipTo(t, busy, "done")
+	receiveEnd(t, busy)
+	post(t, p.Admin, http.StatusOK)
+	code, err := p.Ended(grace + patience)
+	if err != nil || code != 0 {
+		t.Errorf("the exit code is %d (%v), want 0", code, err)
+	}
+	if took := time.Since(began); took < grace-100*time.Millisecond || took > grace+time.Second {
+		t.Errorf("the process has ended after %s, want its grace period of %s and at most a second more", took, grace)
+	}
+}

@@ -1,12 +1,10 @@
 package conformance
 
 import (
-	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,14 +13,14 @@ import (
 	"github.com/meshctl/meshctl/integration/built"
 )
 
-// fill writes to c until its peer has taken nothing for a second, and returns how
+// fill writes to c until its peer has taken nothing for a while, and returns how
 // much it took.
 func fill(t *testing.T, c *net.TCPConn, most int) int {
 	t.Helper()
 	b := make([]byte, 64<<10)
 	sum := 0
 	for sum < most {
-		c.SetWriteDeadline(time.Now().Add(time.Second))
+		c.SetWriteDeadline(time.Now().Add(700 * time.Millisecond))
 		n, err := c.Write(b)
 		sum += n
 		if err != nil {
@@ -33,7 +31,7 @@ func fill(t *testing.T, c *net.TCPConn, most int) int {
 }
 
 func TestASlowReaderStopsTheWriterAndCostsLittle(t *testing.T) {
-	const readers, most = 8, 64 << 20
+	const readers, most = 4, 64 << 20
 	t.Parallel()
 	o := listen(t)
 	p := built.Start(t, program, o.addr)
@@ -47,7 +45,7 @@ func TestASlowReaderStopsTheWriterAndCostsLittle(t *testing.T) {
 		}
 	}
 	// A pending read of 64 KiB each is what the relay may hold, and a pipe each.
-	if grown := built.RSS(t, p.PID()) - before; grown > 4096 {
+	if grown := built.RSS(t, p.PID()) - before; grown > 2048 {
 		t.Errorf("%d slow readers cost %d KiB", readers, grown)
 	}
 	for i, c := range p.Connections(t) {
@@ -73,7 +71,7 @@ func TestAnIdleConnectionCostsTwoDescriptorsAndLittleMemory(t *testing.T) {
 			receive(t, c, mark)
 		}
 		// The admin server's own connections come and go.
-		if got := built.Descriptors(t, p.PID()) - fds; got < 2*idle || got > 2*idle+10 {
+		if got := built.Descriptors(t, p.PID()) - fds; got < 2*idle-10 || got > 2*idle+10 {
 			t.Errorf("%d idle connections hold %d descriptors, want 2 each", idle, got)
 		}
 		if each := float64(built.RSS(t, p.PID())-rss) / idle; each > 4 {
@@ -138,7 +136,12 @@ func TestTheProxyOutlivesALackOfDescriptors(t *testing.T) {
 	for _, c := range waiting {
 		c.Close()
 	}
-	if err := echo(p, noise(5, 1000)); err != nil {
+	// Until the proxy has read the ends of those, there is still none to be had.
+	err := echo(p, noise(5, 1000))
+	for deadline := time.Now().Add(3 * time.Second); err != nil && time.Now().Before(deadline); err = echo(p, noise(5, 1000)) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err != nil {
 		t.Errorf("after the lack of descriptors: %v", err)
 	}
 	if n := p.Sample(t).Sum("meshctl_accept_errors_total"); n == 0 {
@@ -183,11 +186,8 @@ func TestATargetThatNeverAnswersEndsAtTheConnectTimeout(t *testing.T) {
 func TestTheProxyRefusesToBeItsOwnTarget(t *testing.T) {
 	for _, port := range []uint16{4143, 4140, 4191} {
 		p := built.Start(t, program, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port))
-		c := dial(t, p.In)
-		io.WriteString(c, mark) // it may be reset before
-		c.SetReadDeadline(time.Now().Add(patience))
-		if n, err := c.Read(make([]byte, 1)); n > 0 || !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("port %d: the client reads %d bytes and %v, want a reset", port, n, err)
+		if err := refused(p.In); err != nil {
+			t.Errorf("port %d: %v", port, err)
 		}
 		if n := p.Sample(t).Sum("meshctl_refused_total", `reason="own_listener"`); n != 1 {
 			t.Errorf("port %d: %v connections are refused, want 1", port, n)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -32,7 +33,19 @@ func runAll(m *testing.M) (code int, err error) {
 	}
 	defer remove()
 	if code = m.Run(); code == 0 {
-		err = goleak.Find()
+		err = leaks()
 	}
 	return code, err
+}
+
+// leaks looks for goroutines that outlive the tests. An HTTP/2 server of net/http
+// takes a second to give up a connection it has said goodbye to.
+func leaks() (err error) {
+	for range 5 {
+		if err = goleak.Find(); err == nil {
+			return nil
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	return err
 }

@@ -23,13 +23,17 @@ func TestNoFileSpeaksOfWhatIsNotInTheRepository(t *testing.T) {
 }
 
 func TestNoUnfinishedWordIsLeft(t *testing.T) {
-	unfinished := regexp.MustCompile(`<!-- demo out` + `put -->|\b(TO` + `DO|FIX` + `ME|XX` + `X)\b|\bnot imple` + `mented\b|place` + `holder`)
+	unfinished := regexp.MustCompile(`<!-- demo out` + `put -->|\b(TO` + `DO|FIX` + `ME|XX` + `X)\b|place` + `holder`)
+	unwritten := regexp.MustCompile(`\bnot imple` + `mented\b`) // what tests may ask a server to say
 	err := eachFile(func(name string, text []byte) error {
 		if !isText(name) {
 			return nil
 		}
 		if m := unfinished.Find(text); m != nil {
 			t.Errorf("%s: %q", name, m)
+		}
+		if unwritten.Match(text) && !strings.HasSuffix(name, "_test.go") {
+			t.Errorf("%s leaves something unwritten", name)
 		}
 		return nil
 	})

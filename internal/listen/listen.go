@@ -84,39 +84,39 @@ func noIPv6(err error) bool {
 	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL)
 }
 
-func open(a netip.AddrPort) (fd int, err error) {
+func open(a netip.AddrPort) (int, error) {
 	family := unix.AF_INET6
 	if a.Addr().Is4() {
 		family = unix.AF_INET
 	}
-	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
-	defer func() {
-		if err != nil {
-			unix.Close(fd)
-		}
-	}()
-	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+	if err := listenOn(fd, a); err != nil {
+		unix.Close(fd)
 		return -1, err
 	}
-	if family == unix.AF_INET6 {
+	return fd, nil
+}
+
+func listenOn(fd int, a netip.AddrPort) error {
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return err
+	}
+	if a.Addr().Is6() {
 		only := 1
 		if a.Addr().IsUnspecified() {
 			only = 0 // [::] takes IPv4 too
 		}
-		if err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, only); err != nil {
-			return -1, err
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, only); err != nil {
+			return err
 		}
 	}
-	if err = unix.Bind(fd, sockaddr(a)); err != nil {
-		return -1, err
+	if err := unix.Bind(fd, sockaddr(a)); err != nil {
+		return err
 	}
-	if err = unix.Listen(fd, backlog); err != nil {
-		return -1, err
-	}
-	return fd, nil
+	return unix.Listen(fd, backlog)
 }
 
 func sockaddr(a netip.AddrPort) unix.Sockaddr {

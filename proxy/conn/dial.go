@@ -10,10 +10,10 @@ import (
 )
 
 // Dial begins a TCP connection to dst and attaches it as s. done tells that it
-// is up already (the kernel finishes a handshake on loopback or a veth pair
-// within the call); otherwise h is called Writable when it has ended and
-// s.Connected tells how. The error is the kernel's (ECONNREFUSED, EMFILE,
-// ENETUNREACH ...); s is closed then.
+// is up already: connect(2) itself always says EINPROGRESS, but on loopback or a
+// veth pair the handshake is over when it returns. Otherwise h is called
+// Writable when it has ended and s.Connected tells how. The error is the
+// kernel's (ECONNREFUSED, EMFILE, ENETUNREACH ...); s is closed then.
 func (l *Loop) Dial(s *Socket, dst netip.AddrPort, h Handler) (done bool, errno syscall.Errno) {
 	family := uintptr(unix.AF_INET6)
 	if dst.Addr().Is4() {
@@ -27,11 +27,16 @@ func (l *Loop) Dial(s *Socket, dst netip.AddrPort, h Handler) (done bool, errno 
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	e = connect(fd, dst)
 	if e == 0 || e == unix.EINPROGRESS {
-		done = e == 0
-		if err := l.Attach(s, fd, h); err == nil {
-			return done, 0
-		} else if errno, ok := err.(syscall.Errno); ok {
-			e = errno
+		e = l.attach(s, fd, h, socketEvents)
+		if e == 0 {
+			switch e = s.Connected(); e {
+			case 0:
+				return true, 0
+			case unix.EINPROGRESS:
+				return false, 0
+			}
+			s.Close()
+			return false, e
 		}
 	}
 	unix.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0)

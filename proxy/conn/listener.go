@@ -11,6 +11,7 @@ import (
 
 const (
 	acceptBatch   = 64                     // connections taken before others get their turn
+	backlogMax    = 4096                   // connections taken at Close: what may wait (net.core.somaxconn)
 	acceptBackoff = 50 * time.Millisecond  // first wait when descriptors ran out
 	acceptPatient = 500 * time.Millisecond // and the longest
 )
@@ -27,8 +28,9 @@ type Acceptor interface {
 	// Accept owns c.FD from here on. It runs on the goroutine of l, which may be
 	// another loop than the one that accepted.
 	Accept(l *Loop, c Accepted)
-	// AcceptFailed is told of errors: EMFILE, ENFILE, ENOBUFS, ENOMEM. The
-	// listener goes on by itself. It is called at most once per wait.
+	// AcceptFailed is told of errors: EMFILE, ENFILE, ENOBUFS, ENOMEM; EINVAL if
+	// the socket does not listen any more. The listener goes on by itself. It is
+	// called at most once per wait.
 	AcceptFailed(err error)
 }
 
@@ -50,9 +52,9 @@ func (l *Loop) Listen(fd int, loops []*Loop, to Acceptor) (*Listener, error) {
 	Keepalive(fd)
 	ln := &Listener{loops: loops, to: to}
 	// EPOLLEXCLUSIVE: one new connection wakes one loop.
-	if err := l.attach(&ln.sock, fd, ln, unix.EPOLLIN|unix.EPOLLET|unix.EPOLLEXCLUSIVE); err != nil {
+	if e := l.attach(&ln.sock, fd, ln, unix.EPOLLIN|unix.EPOLLET|unix.EPOLLEXCLUSIVE); e != 0 {
 		unix.Close(fd)
-		return nil, fmt.Errorf("watching a listener: %w", err)
+		return nil, fmt.Errorf("watching a listener: %w", e)
 	}
 	return ln, nil
 }
@@ -64,7 +66,11 @@ func (ln *Listener) Close() {
 	if !ln.sock.open {
 		return
 	}
-	ln.Ready(&ln.sock, Readable)
+	for range backlogMax / acceptBatch {
+		if ln.accept() {
+			break
+		}
+	}
 	_ = unix.EpollCtl(ln.sock.loop.epfd, unix.EPOLL_CTL_DEL, int(ln.sock.fd), nil)
 	ln.sock.Loop().Cancel(&ln.retry)
 	ln.sock.Close()
@@ -72,21 +78,31 @@ func (ln *Listener) Close() {
 
 // Ready accepts what is there.
 func (ln *Listener) Ready(s *Socket, _ Events) {
+	if !ln.accept() {
+		s.Again()
+	}
+}
+
+// accept takes a batch of connections and reports whether there are no more to
+// be had now.
+func (ln *Listener) accept() bool {
 	for range acceptBatch {
-		fd, client, e := accept4(int(s.fd))
+		fd, client, e := accept4(int(ln.sock.fd))
 		switch e {
 		case 0:
 			ln.wait = 0
 			ln.hand(Accepted{FD: fd, Client: client})
 		case unix.EAGAIN:
-			return
-		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+			return true
+		case unix.EINTR, unix.EPERM, unix.ECONNABORTED, unix.EPROTO, unix.ENETDOWN, unix.ENOPROTOOPT, unix.EHOSTDOWN,
+			unix.ENONET, unix.EHOSTUNREACH, unix.EOPNOTSUPP, unix.ENETUNREACH:
+			// of the one connection, which is gone: accept(2), "Error handling"
+		default: // descriptors or memory ran out, or somebody has shut the listener down (EINVAL)
 			ln.backOff(e)
-			return
-		default: // the connection was gone before it could be taken (ECONNABORTED, EPROTO, ...: accept(2))
+			return true
 		}
 	}
-	s.Again()
+	return false
 }
 
 // backOff waits for descriptors to come back: clients stay in the backlog

@@ -47,7 +47,7 @@ type Loop struct {
 	load    atomic.Int64
 	mu      sync.Mutex
 	posted  []func()
-	stopped bool
+	stopped atomic.Bool // set with mu held
 }
 
 // NewLoop makes a loop. It fails when the process is out of descriptors.
@@ -69,10 +69,10 @@ func NewLoop() (*Loop, error) {
 		l.file.Close()
 		return nil, fmt.Errorf("creating an event descriptor: %w", err)
 	}
-	if err := l.attach(&l.wake, l.wakeFD, waker{l}, unix.EPOLLIN|unix.EPOLLET); err != nil {
+	if e := l.attach(&l.wake, l.wakeFD, waker{l}, unix.EPOLLIN|unix.EPOLLET); e != 0 {
 		l.file.Close()
 		unix.Close(l.wakeFD)
-		return nil, fmt.Errorf("watching an event descriptor: %w", err)
+		return nil, fmt.Errorf("watching an event descriptor: %w", e)
 	}
 	return l, nil
 }
@@ -94,7 +94,7 @@ func (l *Loop) AddLoad(n int64) { l.load.Add(n) }
 // loop has ended; f is not called then.
 func (l *Loop) Post(f func()) bool {
 	l.mu.Lock()
-	if l.stopped {
+	if l.stopped.Load() {
 		l.mu.Unlock()
 		return false
 	}
@@ -114,13 +114,13 @@ func (l *Loop) wakeUp() {
 func (l *Loop) Stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.stopped {
-		l.stopped = true
+	if !l.stopped.Load() {
+		l.stopped.Store(true)
 		l.wakeUp()
 	}
 }
 
-// Run drives the loop until Stop, then closes every socket that is left.
+// Run drives the loop until Stop, then resets every connection that is left.
 func (l *Loop) Run() error {
 	defer l.close()
 	for {
@@ -152,14 +152,15 @@ func (l *Loop) Step() bool {
 		l.runAgain()
 		l.expire()
 		l.flushAll()
+		if l.stopped.Load() { // looked at every round: a busy loop never has nothing to do
+			return false
+		}
 		if n == 0 && len(l.again) == 0 {
 			break
 		}
 	}
 	l.arm()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.stopped
+	return true
 }
 
 func (l *Loop) poll() int {
@@ -181,8 +182,11 @@ func (l *Loop) dispatch(ev *unix.EpollEvent) {
 		return // closed by an earlier event of this round
 	}
 	var e Events
-	if ev.Events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+	if ev.Events&(unix.EPOLLIN|unix.EPOLLPRI|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		e |= Readable
+	}
+	if ev.Events&unix.EPOLLPRI != 0 {
+		s.gotUrgent()
 	}
 	if ev.Events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		e |= Writable
@@ -254,7 +258,7 @@ func (l *Loop) arm() {
 
 func (l *Loop) close() {
 	l.mu.Lock()
-	l.stopped = true
+	l.stopped.Store(true)
 	posted := l.posted
 	l.posted = nil
 	l.mu.Unlock()
@@ -263,7 +267,7 @@ func (l *Loop) close() {
 	}
 	for _, s := range l.slots {
 		if s != nil && s != &l.wake {
-			s.Close()
+			s.Reset()
 		}
 	}
 	l.pipes.close()

@@ -18,13 +18,20 @@ const (
 // Pipe is a kernel buffer that bytes are spliced through (splice(2)).
 type Pipe struct {
 	r, w int
+	at   int // in pipePool.lent
 	// N is the number of bytes in the pipe.
 	N int
 }
 
 type pipePool struct {
-	idle  []*Pipe
-	taken int
+	idle []*Pipe
+	lent []*Pipe // in no order: to be closed with the loop
+}
+
+func (p *pipePool) lend(pipe *Pipe) *Pipe {
+	pipe.at = len(p.lent)
+	p.lent = append(p.lent, pipe)
+	return pipe
 }
 
 // TakePipe lends an empty pipe, nil when there is none to be had: the caller
@@ -34,10 +41,9 @@ func (l *Loop) TakePipe() *Pipe {
 	if n := len(p.idle); n > 0 {
 		pipe := p.idle[n-1]
 		p.idle = p.idle[:n-1]
-		p.taken++
-		return pipe
+		return p.lend(pipe)
 	}
-	if p.taken >= maxPipes {
+	if len(p.lent) >= maxPipes {
 		return nil
 	}
 	var fds [2]int
@@ -49,14 +55,17 @@ func (l *Loop) TakePipe() *Pipe {
 		unix.Close(fds[1])
 		return nil
 	}
-	p.taken++
-	return &Pipe{r: fds[0], w: fds[1]}
+	return p.lend(&Pipe{r: fds[0], w: fds[1]})
 }
 
 // GivePipe takes a lent pipe back. Bytes left in it are thrown away.
 func (l *Loop) GivePipe(pipe *Pipe) {
 	p := &l.pipes
-	p.taken--
+	last := len(p.lent) - 1
+	p.lent[pipe.at] = p.lent[last]
+	p.lent[pipe.at].at = pipe.at
+	p.lent[last] = nil
+	p.lent = p.lent[:last]
 	if pipe.N == 0 && len(p.idle) < keepIdle {
 		p.idle = append(p.idle, pipe)
 		return
@@ -102,8 +111,8 @@ func (p *Pipe) close() {
 }
 
 func (p *pipePool) close() {
-	for _, pipe := range p.idle {
+	for _, pipe := range append(p.idle, p.lent...) {
 		pipe.close()
 	}
-	p.idle = nil
+	p.idle, p.lent = nil, nil
 }

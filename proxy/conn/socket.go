@@ -2,6 +2,7 @@ package conn
 
 import (
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,15 +19,22 @@ type Socket struct {
 	open    bool
 	queued  bool
 	hungUp  bool
+	urgent  bool
 }
 
 // Attach makes the open descriptor fd, which must be non-blocking, a socket of
 // l. The handler is called at once for whatever fd is ready for.
 func (l *Loop) Attach(s *Socket, fd int, h Handler) error {
-	return l.attach(s, fd, h, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP|unix.EPOLLET)
+	if e := l.attach(s, fd, h, socketEvents); e != 0 {
+		return e
+	}
+	return nil
 }
 
-func (l *Loop) attach(s *Socket, fd int, h Handler, events uint32) error {
+// socketEvents is what every connection's socket is watched for.
+const socketEvents = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLPRI | unix.EPOLLET
+
+func (l *Loop) attach(s *Socket, fd int, h Handler, events uint32) syscall.Errno {
 	l.gen++
 	*s = Socket{loop: l, handler: h, fd: int32(fd), gen: l.gen, open: true}
 	for fd >= len(l.slots) {
@@ -39,9 +47,8 @@ func (l *Loop) attach(s *Socket, fd int, h Handler, events uint32) error {
 	if errno != 0 {
 		l.slots[fd] = nil
 		s.open = false
-		return errno
 	}
-	return nil
+	return errno
 }
 
 // Loop returns the loop the socket belongs to.
@@ -64,6 +71,18 @@ func (s *Socket) Open() bool { return s.open }
 // HungUp reports whether the peer's FIN is known to have arrived: a short read
 // then does not mean that nothing is left to read.
 func (s *Socket) HungUp() bool { return s.hungUp }
+
+// Urgent reports whether an urgent byte (RFC 9293, 3.8.5) has come at any time. A
+// read ends in front of it, a splice does not get past it (tcp(7), splice(2)).
+func (s *Socket) Urgent() bool { return s.urgent }
+
+// gotUrgent keeps the urgent byte in the stream, where RFC 6093 wants it.
+func (s *Socket) gotUrgent() {
+	if !s.urgent {
+		s.urgent = true
+		_ = unix.SetsockoptInt(int(s.fd), unix.SOL_SOCKET, unix.SO_OOBINLINE, 1)
+	}
+}
 
 // Again asks the loop to call Ready(s, Readable) once more in its next round,
 // for a handler that stopped before the socket was read empty so that others
@@ -157,13 +176,40 @@ func (s *Socket) Err() syscall.Errno {
 	return syscall.Errno(v)
 }
 
+// Unacknowledged is the number of bytes written that the peer's kernel has not
+// confirmed (tcp(7), SIOCOUTQ); a FIN counts as one.
+func (s *Socket) Unacknowledged() int {
+	n, err := unix.IoctlGetInt(int(s.fd), unix.SIOCOUTQ)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // Keepalive makes the kernel find out within about 40 s that a silent peer has
 // vanished: 10 s of silence, then three probes. Inherited from a listener by
-// what it accepts, so only dialed sockets need it.
+// what it accepts, so only dialed sockets need it. While something is under way
+// to the peer the kernel does not probe: see Vanished.
 func Keepalive(fd int) {
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 10)
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 10)
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 3)
-	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 30_000)
+}
+
+// unanswered is how often a peer has to be asked in vain to have vanished.
+const unanswered = 3
+
+// Vanished reports whether the peer has been silent for d although it was asked
+// for an answer several times, by retransmissions or by probes of its closed
+// window. A peer that is alive but does not read answers those. (TCP_USER_TIMEOUT
+// cannot tell them apart: it ends a connection whose window stays closed, see
+// tcp_probe_timer in net/ipv4/tcp_timer.c.)
+func (s *Socket) Vanished(d time.Duration) bool {
+	if s.Unacknowledged() == 0 {
+		return false
+	}
+	info, err := unix.GetsockoptTCPInfo(int(s.fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	return err == nil && max(info.Retransmits, info.Probes) >= unanswered &&
+		time.Duration(info.Last_ack_recv)*time.Millisecond >= d
 }

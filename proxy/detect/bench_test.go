@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"bytes"
 	"crypto/tls"
 	"testing"
 )
@@ -71,6 +72,29 @@ func BenchmarkMemoryMiss(b *testing.B) {
 	for b.Loop() {
 		if m.Has(db, noon) {
 			b.Fatal("remembers")
+		}
+	}
+}
+
+// A client may send 64 KiB of these byte by byte, and each time all is looked at.
+func BenchmarkSniffUndecidedTarget(b *testing.B) {
+	head := append([]byte("GET /"), bytes.Repeat([]byte{'a'}, MaxHead-6)...)
+	b.ReportAllocs()
+	for b.Loop() {
+		if !Sniff(head).More {
+			b.Fatal("decided")
+		}
+	}
+}
+
+func BenchmarkSniffUndecidedRecordsOfOneByte(b *testing.B) {
+	m := message(append([]byte{3, 3}, make([]byte, 10900)...))
+	head := records(m, bytewise(m)...)
+	head = head[:len(head)-1]
+	b.ReportAllocs()
+	for b.Loop() {
+		if !Sniff(head).More {
+			b.Fatal("decided")
 		}
 	}
 }

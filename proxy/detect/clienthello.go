@@ -29,31 +29,31 @@ func clientHello(b []byte) (progress, hello) {
 // ends where a record ends.
 func helloSize(b []byte) (size int, p progress) {
 	var head [handshakeHeader + 2]byte // and the legacy_version
-	for got := 0; len(b) > 0; {
+	for known, got := 0, 0; len(b) > 0; {
 		n, p := fragmentSize(b)
 		if p != whole {
 			return 0, p
 		}
-		fragment := b[recordHeader:min(recordHeader+n, len(b))]
-		known := min(got, len(head))
-		known += copy(head[known:], fragment)
-		if !startsHello(head[:known]) {
-			return 0, never
-		}
-		got += n
-		if known >= handshakeHeader {
-			size = handshakeHeader + int(head[2])<<8 + int(head[3])
-			if got > size || size > MaxHead {
+		b = b[recordHeader:]
+		if known < len(head) {
+			known += copy(head[known:], b[:min(n, len(b))])
+			if !startsHello(head[:known]) {
 				return 0, never
 			}
+			if known >= handshakeHeader {
+				size = handshakeHeader + int(head[2])<<8 + int(head[3])
+			}
 		}
-		if len(fragment) < n {
+		got += n
+		switch {
+		case size > 0 && got > size:
+			return 0, never
+		case len(b) < n:
 			return 0, part
-		}
-		if got == size {
+		case got == size:
 			return size, whole
 		}
-		b = b[recordHeader+n:]
+		b = b[n:]
 	}
 	return 0, part
 }

@@ -82,6 +82,10 @@ func afterMethod(b []byte) progress {
 	}
 }
 
+// maxAuthority bounds what may stand in a target before its first slash, in
+// bytes: a user, a password and a name of 253 bytes at most.
+const maxAuthority = 1024
+
 // target returns how many bytes at the start of b can be a request target (RFC
 // 9112, 3.2). The authority of a target is held to the letters of RFC 3986;
 // behind its first slash or question mark anything visible goes, since browsers
@@ -91,16 +95,35 @@ func target(b []byte) int {
 		return 1
 	}
 	n := 0
-	for n < len(b) && authorityChars.has(b[n]) {
+	for n < min(len(b), maxAuthority) && authorityChars.has(b[n]) {
 		n++
 	}
 	if n == len(b) || b[n] != '/' && b[n] != '?' {
 		return n
 	}
+	return n + leadingVisible(b[n:])
+}
+
+// leadingVisible returns how many bytes at the start of b are visible. It takes
+// them by eight, since a client may send a target of 64 KiB byte by byte and have
+// all of it looked at each time.
+func leadingVisible(b []byte) int {
+	n := 0
+	for n+8 <= len(b) && allVisible(le.Uint64(b[n:])) {
+		n += 8
+	}
 	for n < len(b) && visible(b[n]) {
 		n++
 	}
 	return n
+}
+
+// allVisible is visible for eight bytes at once. Subtraction borrows into the
+// top bit of the first byte that is too small, and of none if there is none.
+func allVisible(x uint64) bool {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	del := x ^ ones*0x7f
+	return ((x-ones*0x21)&^x|(del-ones)&^del)&tops == 0
 }
 
 // visible reports whether c is neither a control character nor a space.

@@ -88,10 +88,13 @@ func TestMemoryKeepsTheLatestWithinItsLimit(t *testing.T) {
 
 func TestMemoryHoldsAThousandByDefault(t *testing.T) {
 	var m Memory
+	if got := m.Len(); got != 0 {
+		t.Errorf("%d in a new one", got)
+	}
 	for i := range 3000 {
 		m.Add(netip.AddrPortFrom(db.Addr(), uint16(i)), noon)
 	}
-	if got := len(m.Targets(noon)); got != DefaultMemoryLimit {
+	if got := len(m.Targets(noon)); got != DefaultMemoryLimit || m.Len() != got {
 		t.Errorf("%d remembered, want %d", got, DefaultMemoryLimit)
 	}
 }

@@ -262,3 +262,32 @@ func TestSniffAllocatesNothingForPlainProtocols(t *testing.T) {
 		}
 	}
 }
+
+func TestTargetsAreReadByEightBytesAsByOne(t *testing.T) {
+	for at := range 24 {
+		for c := range 256 {
+			b := bytes.Repeat([]byte{'a'}, 24)
+			b[at] = byte(c)
+			want := len(b)
+			if !visible(byte(c)) {
+				want = at
+			}
+			if got := leadingVisible(b); got != want {
+				t.Fatalf("byte %#x at %d: %d visible, want %d", c, at, got, want)
+			}
+		}
+	}
+}
+
+func TestWhatStandsBeforeTheFirstSlashIsBounded(t *testing.T) {
+	for _, tt := range []struct {
+		size int
+		want string
+	}{{maxAuthority, "http/1"}, {maxAuthority + 1, "opaque"}} {
+		line := "CONNECT " + strings.Repeat("a", tt.size) + " HTTP/1.1\r\n"
+		if got := word(Sniff([]byte(line))); got != tt.want {
+			t.Errorf("%d bytes: %s, want %s", tt.size, got, tt.want)
+		}
+		everyPrefixWaitsOrAgrees(t, "authority", []byte(line), tt.want)
+	}
+}

@@ -10,6 +10,11 @@ import (
 	"github.com/meshctl/meshctl/proxy/protocol"
 )
 
+// heldMost is how many bytes of clients whose protocol is not known yet a
+// Forwarder holds. One may make it hold detect.MaxHead, and MaxDetecting of them
+// must not take the memory of everybody: beyond this the rest is opaque.
+const heldMost = 16 << 20
+
 // readHead reads the client's first bytes until they say what it speaks.
 func (fl *flow) readHead() {
 	for {
@@ -37,7 +42,11 @@ func (fl *flow) readHead() {
 			return
 		}
 		fl.hold(b)
-		if n < len(buf) && !fl.src.HungUp() {
+		if fl.crowded() {
+			fl.decide(detect.Result{Kind: protocol.Opaque, Reason: detect.ReasonCrowded}, fl.head)
+			return
+		}
+		if n < len(buf) && !fl.src.HungUp() && !fl.src.Urgent() {
 			fl.waitForClient()
 			return
 		}
@@ -49,6 +58,20 @@ func (fl *flow) hold(b []byte) {
 	if len(b) > 0 && fl.head == nil {
 		fl.head = append([]byte(nil), b...)
 	}
+}
+
+// crowded counts what fl holds and reports whether all together hold too much.
+func (fl *flow) crowded() bool {
+	more := len(fl.head) - fl.held
+	fl.held += more
+	return fl.lane.forwarder.held.Add(int64(more)) > heldMost
+}
+
+// letGo drops what fl holds.
+func (fl *flow) letGo() {
+	fl.head = nil
+	fl.lane.forwarder.held.Add(int64(-fl.held))
+	fl.held = 0
 }
 
 // waitForClient starts what ends the wait: the deadline, and, while the client
@@ -116,7 +139,12 @@ func (fl *flow) serverSpoke() {
 	switch {
 	case err == unix.EAGAIN:
 		return
-	case err == nil && n > 0:
+	case err != nil:
+		fl.kind, fl.reason = protocol.Opaque, reason
+		fl.recordDetection()
+		fl.end(l4.Server, toErrno(err)) // the peek took the RST: nobody would see it again
+		return
+	case n > 0:
 		reason = detect.ReasonServerFirst
 		fl.learn()
 	}
@@ -133,6 +161,16 @@ func (fl *flow) learn() {
 	f.metrics.SetServerFirstTargets(f.memory.Len())
 }
 
+// forget drops a target that turned out to wait for its client.
+func (fl *flow) forget() {
+	f := fl.lane.forwarder
+	if f.memory.Len() == 0 {
+		return
+	}
+	f.memory.Forget(fl.route.Target)
+	f.metrics.SetServerFirstTargets(f.memory.Len())
+}
+
 // decide ends detection. b is what the client has sent so far.
 func (fl *flow) decide(r detect.Result, b []byte) {
 	fl.kind, fl.reason, fl.sni, fl.alpn = r.Kind, r.Reason, r.SNI, r.ALPN
@@ -143,7 +181,7 @@ func (fl *flow) decide(r detect.Result, b []byte) {
 	fl.doneWaiting()
 	fl.recordDetection()
 	if fl.kind.HTTP() {
-		fl.lane.forwarder.memory.Forget(fl.route.Target)
+		fl.forget()
 	}
 	fl.know(b)
 }

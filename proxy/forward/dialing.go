@@ -89,6 +89,7 @@ func (fl *flow) dialFailed(e syscall.Errno) {
 	fl.lane.loop.Cancel(&fl.dialTimer)
 	if fl.phase == detecting {
 		fl.recordEarly("failed")
+		fl.early = false // the next attempt is not
 		return
 	}
 	fl.recordDialFailed(e)

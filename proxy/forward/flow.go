@@ -3,6 +3,7 @@ package forward
 import (
 	"log/slog"
 	"net/netip"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -56,10 +57,12 @@ type flow struct {
 	dstTCP     *metrics.TCP
 	http       *metrics.HTTP
 	head       []byte // client bytes read before the relay runs
+	held       int    // of them, counted in Forwarder.held
 	sni, alpn  string
 	detected   string // name of an opaque payload, for people
 	started    time.Duration
 	last       time.Duration // something passed
+	looked     time.Duration // after peers that have vanished
 	bytes      [2]uint64     // read from each side
 	fd         int           // of the client; -1 once src has it
 	phase      phase
@@ -77,7 +80,7 @@ func (fl *flow) begin() {
 	ln := fl.lane
 	f := ln.forwarder
 	fl.started = ln.loop.Now()
-	fl.last = fl.started
+	fl.last, fl.looked = fl.started, fl.started
 	dst, err := f.origin(fl.fd, fl.client)
 	if err == nil {
 		fl.route, err = f.router.Route(fl.client, dst)
@@ -128,6 +131,8 @@ func (fl *flow) Expired(t *conn.Timer) {
 	switch {
 	case t == &fl.deadline:
 		fl.detectTimeout()
+	case fl.phase == relaying:
+		fl.relay.Expired()
 	case fl.link == unlinked:
 		fl.dialEarly()
 	case fl.link == dialing:
@@ -141,15 +146,28 @@ func (fl *flow) Panicked(v any, stack []byte) {
 	f := fl.lane.forwarder
 	f.metrics.Panic()
 	fl.lane.log(slog.LevelError, "panic in a connection", fl.about(slog.Any("err", v), slog.String("stack", string(stack)))...)
+	fl.observer = nil // it may be what panicked, and would again
 	if fl.phase != over {
 		fl.end(l4.Client, unix.EIO)
 	}
 }
 
+// contain calls f where the loop does not: a panic ends fl, and nothing else.
+func (fl *flow) contain(f func(*flow)) {
+	defer func() {
+		if v := recover(); v != nil {
+			fl.Panicked(v, debug.Stack())
+		}
+	}()
+	f(fl)
+}
+
 // end closes both sockets with a RST, before or instead of relaying.
 func (fl *flow) end(from l4.Side, err syscall.Errno) {
 	if fl.phase == relaying {
-		fl.relay.Abort(from, err)
+		fl.relay.Abort(from, err) // ends the flow, unless it is what panicked
+	}
+	if fl.phase == over {
 		return
 	}
 	fl.src.Reset()
@@ -163,7 +181,7 @@ func (fl *flow) over(from l4.Side, err syscall.Errno) {
 		return
 	}
 	fl.phase = over
-	fl.head = nil
+	fl.letGo()
 	loop := fl.lane.loop
 	loop.Cancel(&fl.deadline)
 	loop.Cancel(&fl.dialTimer)

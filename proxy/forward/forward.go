@@ -9,7 +9,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,26 +18,31 @@ import (
 	"github.com/meshctl/meshctl/proxy/admin"
 	"github.com/meshctl/meshctl/proxy/conn"
 	"github.com/meshctl/meshctl/proxy/detect"
+	"github.com/meshctl/meshctl/proxy/l7"
 	"github.com/meshctl/meshctl/proxy/metrics"
+	"github.com/meshctl/meshctl/proxy/protocol"
 )
 
 // Forwarder serves the connections of one direction on several loops. It is a
 // conn.Acceptor.
 type Forwarder struct {
-	cfg       Config
-	direction metrics.Direction
-	router    Router
-	metrics   *metrics.Metrics
-	log       *slog.Logger
-	memory    *detect.Memory
-	lanes     map[*conn.Loop]*lane // one a loop, never changed
-	detecting atomic.Int64
-	shortage  seldom // lines about failed accepts
+	cfg           Config
+	direction     metrics.Direction
+	router        Router
+	metrics       *metrics.Metrics
+	log           *slog.Logger
+	memory        *detect.Memory
+	observer      func(protocol.Kind, l7.Recorder) l7.Observer
+	vanishedAfter time.Duration
+	lanes         map[*conn.Loop]*lane // one a loop, never changed
+	detecting     atomic.Int64
+	held          atomic.Int64 // bytes in the heads of all connections
+	shortage      seldom       // lines about failed accepts
 }
 
 // New makes a Forwarder. memory may be shared by several.
 func New(cfg Config, d metrics.Direction, router Router, m *metrics.Metrics, log *slog.Logger, memory *detect.Memory, loops []*conn.Loop) *Forwarder {
-	f := &Forwarder{cfg: cfg, direction: d, router: router, metrics: m, memory: memory,
+	f := &Forwarder{cfg: cfg, direction: d, router: router, metrics: m, memory: memory, observer: newObserver, vanishedAfter: vanishedAfter,
 		log: log.With("direction", d.String()), lanes: make(map[*conn.Loop]*lane, len(loops))}
 	for _, l := range loops {
 		f.lanes[l] = &lane{forwarder: f, loop: l}
@@ -49,12 +53,7 @@ func New(cfg Config, d metrics.Direction, router Router, m *metrics.Metrics, log
 // Accept begins to serve c on l.
 func (f *Forwarder) Accept(l *conn.Loop, c conn.Accepted) {
 	fl := &flow{lane: f.lanes[l], client: c.Client, fd: c.FD}
-	defer func() {
-		if v := recover(); v != nil {
-			fl.Panicked(v, debug.Stack())
-		}
-	}()
-	fl.begin()
+	fl.contain((*flow).begin)
 }
 
 // AcceptFailed records that the process ran out of something.
@@ -95,7 +94,7 @@ func (f *Forwarder) Drain() {
 }
 
 // Connections returns what is being served now, in no order. It asks each loop
-// and gives up on one that does not answer within a second.
+// and waits for its answer: the loops have to be running, or to have ended.
 func (f *Forwarder) Connections() []admin.Connection {
 	var (
 		mu  sync.Mutex
@@ -108,9 +107,7 @@ func (f *Forwarder) Connections() []admin.Connection {
 			defer wg.Done()
 			mu.Lock()
 			defer mu.Unlock()
-			for fl := ln.first; fl != nil; fl = fl.next {
-				all = append(all, fl.describe())
-			}
+			ln.each(func(fl *flow) { all = append(all, fl.describe()) })
 		}) {
 			wg.Done()
 		}
@@ -160,13 +157,18 @@ func (ln *lane) remove(fl *flow) {
 	ln.loop.AddLoad(-1)
 }
 
-// Expired looks after every connection of the lane.
-func (ln *lane) Expired(*conn.Timer) {
+// each calls f with every connection of the lane.
+func (ln *lane) each(f func(*flow)) {
 	for fl := ln.first; fl != nil; {
 		next := fl.next // fl may end here
-		fl.lookAfter()
+		fl.contain(f)
 		fl = next
 	}
+}
+
+// Expired looks after every connection of the lane.
+func (ln *lane) Expired(*conn.Timer) {
+	ln.each((*flow).lookAfter)
 	if ln.first != nil {
 		ln.loop.Start(&ln.sweeping, sweepEvery, ln)
 	}
@@ -177,11 +179,7 @@ func (ln *lane) Panicked(v any, _ []byte) { panic(v) }
 
 func (ln *lane) drain() {
 	ln.draining = true
-	for fl := ln.first; fl != nil; {
-		next := fl.next
-		fl.drainIfIdle()
-		fl = next
-	}
+	ln.each((*flow).drainIfIdle)
 }
 
 // closeFD closes a descriptor that became no socket, with a RST.

@@ -68,7 +68,8 @@ func (fl *flow) recordDetection() {
 	f.metrics.Detected(f.direction, fl.route.Target.Port(), result, fl.reason.String(), fl.lane.loop.Now()-fl.started)
 	if fl.early {
 		outcome := "client_first"
-		if fl.reason == detect.ReasonServerFirst || fl.reason == detect.ReasonServerEnded || fl.reason == detect.ReasonTimeout {
+		switch fl.reason {
+		case detect.ReasonServerFirst, detect.ReasonServerEnded, detect.ReasonTimeout, detect.ReasonEOF:
 			outcome = fl.reason.String()
 		}
 		fl.recordEarly(outcome)

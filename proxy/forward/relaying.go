@@ -17,6 +17,13 @@ import (
 // options: short ones need not pay for them.
 const keepaliveAfter = 5 * time.Second
 
+// A connection ends when one of its peers has not answered for vanishedAfter
+// although bytes are under way to it. That is looked at every lookEvery.
+const (
+	vanishedAfter = 30 * time.Second
+	lookEvery     = 10 * time.Second
+)
+
 // startRelay begins to relay with what the client has sent so far.
 func (fl *flow) startRelay(b []byte) {
 	fl.phase = relaying
@@ -27,20 +34,27 @@ func (fl *flow) startRelay(b []byte) {
 		fl.see(l4.Client, b)
 	}
 	fl.relay.Start(l4.Client, b)
-	fl.head = nil
+	fl.letGo()
 }
 
 func (fl *flow) observe() {
-	switch fl.kind {
-	case protocol.HTTP1:
-		fl.observer = l7.NewH1(fl)
-	case protocol.HTTP2:
-		fl.observer = l7.NewH2(fl)
-	default:
-		return
-	}
 	f := fl.lane.forwarder
-	fl.http = f.metrics.HTTP(f.direction, fl.route.Target, tlsLabels(f.direction))
+	if fl.observer = f.observer(fl.kind, fl); fl.observer != nil {
+		fl.http = f.metrics.HTTP(f.direction, fl.route.Target, tlsLabels(f.direction))
+	}
+}
+
+// newObserver makes what watches a connection of kind k; nil where there is
+// nothing to see.
+func newObserver(k protocol.Kind, rec l7.Recorder) l7.Observer {
+	switch k {
+	case protocol.HTTP1:
+		return l7.NewH1(rec)
+	case protocol.HTTP2:
+		return l7.NewH2(rec)
+	default:
+		return nil
+	}
 }
 
 // Passed counts bytes and shows them to the observer.
@@ -107,9 +121,18 @@ func (fl *flow) countRead(from l4.Side, n int) {
 
 // drainIfIdle closes an HTTP connection on which no exchange is open.
 func (fl *flow) drainIfIdle() {
-	if fl.phase == relaying && fl.observer != nil && fl.observer.Idle() && fl.relay.Held() == 0 {
+	if !fl.idle() {
+		return
+	}
+	// A request may be there that no event has told of yet.
+	if fl.relay.Ready(l4.Client, conn.Readable); fl.idle() {
 		fl.relay.Close()
 	}
+}
+
+// idle reports whether closing now takes nothing from anybody, as far as is known.
+func (fl *flow) idle() bool {
+	return fl.phase == relaying && fl.observer != nil && fl.observer.Idle() && fl.relay.Held() == 0
 }
 
 // lookAfter is called about once a second.
@@ -122,6 +145,12 @@ func (fl *flow) lookAfter() {
 		fl.keepalive = true
 		conn.Keepalive(fl.dst.FD())
 	}
+	if now-fl.looked >= lookEvery {
+		fl.looked = now
+		if fl.vanished() {
+			return
+		}
+	}
 	idle := now - fl.last
 	switch {
 	case cfg.HalfCloseTimeout > 0 && idle > cfg.HalfCloseTimeout && fl.relay.HalfClosed():
@@ -130,6 +159,17 @@ func (fl *flow) lookAfter() {
 		return
 	}
 	fl.relay.Abort(l4.Client, unix.ETIMEDOUT)
+}
+
+// vanished ends a connection one of whose peers does not answer any more.
+func (fl *flow) vanished() bool {
+	for s, sock := range fl.relay.Sock {
+		if sock.Vanished(fl.lane.forwarder.vanishedAfter) {
+			fl.relay.Abort(l4.Side(s), unix.ETIMEDOUT)
+			return true
+		}
+	}
+	return false
 }
 
 // opaque reports whether nothing is known of what passes: idle timeouts are

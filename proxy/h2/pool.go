@@ -22,7 +22,7 @@ const (
 type chunk struct {
 	next *chunk
 	r, w int // bytes b[r:w] are waiting
-	b    [16<<10 - 24]byte
+	b    [16 << 10]byte
 }
 
 // pool is what the connections of one loop share: free lists, and room to work

@@ -209,6 +209,7 @@ type peer struct {
 	block bytes.Buffer
 	enc   *hpack.Encoder
 	dec   *hpack.Decoder
+	mute  bool // acknowledge no SETTINGS
 }
 
 func newPeer(c net.Conn) *peer {
@@ -299,7 +300,7 @@ func (p *peer) outcome(id uint32) string {
 				return fmt.Sprintf("%s %d", status, body)
 			}
 		case *http2.SettingsFrame:
-			if !f.IsAck() {
+			if !f.IsAck() && !p.mute {
 				_ = p.WriteSettingsAck()
 			}
 		}

@@ -6,6 +6,7 @@ package l4
 
 import (
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,11 +35,20 @@ const (
 	// slowRead is the most read at once for a peer that did not take all of the
 	// last write, so that it holds little memory.
 	slowRead = 16 << 10
+	// A side whose peer broke is reset only when it has acknowledged what it was
+	// sent: a RST throws away what is still under way. It is looked at after
+	// lingerFirst, then at growing intervals, for lingerMost.
+	lingerFirst = 2 * time.Millisecond
+	lingerStep  = 256 * time.Millisecond
+	lingerMost  = 30 * time.Second
 )
 
 // Watcher sees a relay's bytes and ends go by. All calls are made on the loop's
 // goroutine, before the bytes are written on.
 type Watcher interface {
+	// Expired is called when a timer of the relay has expired; it has to be
+	// handed on to Relay.Expired. Panicked is called when that has panicked.
+	conn.Expirer
 	// Passed is told of n bytes read from a side; b holds them unless they were
 	// spliced, which only happens when Splice has returned true.
 	Passed(from Side, b []byte, n int)
@@ -61,17 +71,26 @@ type Relay struct {
 	Watch Watcher
 	dir   [2]direction // by the side that is read
 	done  bool
+
+	// Once a side broke and the other has not acknowledged everything yet:
+	lingering bool
+	broke     Side
+	err       syscall.Errno
+	wait      time.Duration
+	until     time.Duration // on the loop's clock
+	timer     conn.Timer
 }
 
 // direction is the state of the bytes from one side to the other.
 type direction struct {
-	pending []byte     // read, not yet taken by the other side
-	pipe    *conn.Pipe // held while bulk
-	full    uint8      // full reads in a row
-	ready   bool       // there may be something to read
-	slow    bool       // the last write was not taken whole
-	eof     bool       // the FIN was read
-	shut    bool       // and passed on, or nobody is left to pass it to
+	pending []byte        // read, not yet taken by the other side
+	pipe    *conn.Pipe    // held while bulk
+	full    uint8         // full reads in a row
+	ready   bool          // there may be something to read
+	slow    bool          // the last write was not taken whole
+	eof     bool          // the FIN was read
+	shut    bool          // and passed on, or nobody is left to pass it to
+	lost    syscall.Errno // why nobody is left
 }
 
 // Start begins with bytes that were already read from a side (they go out
@@ -89,6 +108,18 @@ func (r *Relay) Start(from Side, head []byte) {
 
 // Ready handles readiness of one side's socket.
 func (r *Relay) Ready(side Side, ev conn.Events) {
+	if r.lingering {
+		if ev.Has(conn.Failed) {
+			r.Abort(r.broke, r.err)
+		}
+		return
+	}
+	if ev.Has(conn.Failed) && !r.done && r.dir[side].eof {
+		if e := r.Sock[side].Err(); e != 0 { // a RST after the FIN: no read will tell
+			r.fail(side, e)
+			return
+		}
+	}
 	if ev.Has(conn.Writable) && !r.done {
 		r.pump(side.Other())
 	}
@@ -113,31 +144,65 @@ func (r *Relay) Held() int {
 // HalfClosed reports whether exactly one side has sent its FIN.
 func (r *Relay) HalfClosed() bool { return r.dir[Client].eof != r.dir[Server].eof }
 
-// Abort resets both sides.
+// Abort resets both sides at once.
 func (r *Relay) Abort(from Side, err syscall.Errno) {
 	if r.done {
 		return
 	}
-	r.done = true
+	r.done, r.lingering = true, false
 	r.release()
+	r.Sock[Client].Loop().Cancel(&r.timer)
 	r.Sock[Client].Reset()
 	r.Sock[Server].Reset()
 	r.Watch.Finished(from, err)
 }
 
-// Close closes both sides with a FIN.
-func (r *Relay) Close() { r.finish(0) }
-
-func (r *Relay) finish(err syscall.Errno) {
-	if r.done {
+// Close closes both sides with a FIN. A relay that a side has broken ends by
+// itself.
+func (r *Relay) Close() {
+	if r.over() {
 		return
 	}
 	r.done = true
 	r.release()
 	r.Sock[Client].Close()
 	r.Sock[Server].Close()
-	r.Watch.Finished(Client, err)
+	r.Watch.Finished(Client, 0)
 }
+
+// fail passes on that a side broke: the other gets its RST after everything it
+// has been sent.
+func (r *Relay) fail(from Side, err syscall.Errno) {
+	if r.over() {
+		return
+	}
+	if err == unix.EPIPE { // what the kernel calls a RST after a FIN
+		err = unix.ECONNRESET
+	}
+	r.release()
+	loop := r.Sock[from].Loop()
+	r.lingering, r.broke, r.err = true, from, err
+	r.wait, r.until = lingerFirst, loop.Now()+lingerMost
+	r.Expired()
+}
+
+// Expired looks again at a side that has not acknowledged everything.
+func (r *Relay) Expired() {
+	if !r.lingering {
+		return
+	}
+	to := r.Sock[r.broke.Other()]
+	loop := to.Loop()
+	if to.Unacknowledged() == 0 || loop.Now() >= r.until {
+		r.Abort(r.broke, r.err)
+		return
+	}
+	loop.Start(&r.timer, r.wait, r.Watch)
+	r.wait = min(2*r.wait, lingerStep)
+}
+
+// over reports that nothing more is relayed.
+func (r *Relay) over() bool { return r.done || r.lingering }
 
 func (r *Relay) release() {
 	for s := range r.dir {
@@ -153,7 +218,7 @@ func (r *Relay) release() {
 // pump moves what can be moved from one side to the other.
 func (r *Relay) pump(from Side) {
 	d := &r.dir[from]
-	for moved := 0; !r.done && !d.shut; {
+	for moved := 0; !r.over() && !d.shut; {
 		if !r.flush(from) {
 			return
 		}
@@ -168,7 +233,7 @@ func (r *Relay) pump(from Side) {
 			r.Sock[from].Again()
 			return
 		}
-		if d.full >= bulkReads && r.Watch.Splice(from) {
+		if d.full >= bulkReads && !r.Sock[from].Urgent() && r.Watch.Splice(from) {
 			moved += r.fill(from)
 		} else {
 			moved += r.copy(from)
@@ -192,8 +257,9 @@ func (r *Relay) copy(from Side) int {
 	} else {
 		d.full = 0
 		// A short read has emptied the queue: the next byte makes an event. A
-		// FIN that came before the read made its event already.
-		d.ready = src.HungUp()
+		// FIN that came before the read made its event already, and an urgent
+		// byte ends a read amid the queue.
+		d.ready = src.HungUp() || src.Urgent()
 	}
 	r.Watch.Passed(from, buf[:n], n)
 	if r.done {
@@ -201,7 +267,7 @@ func (r *Relay) copy(from Side) int {
 	}
 	rest := r.send(from, buf[:n])
 	d.slow = len(rest) > 0
-	if d.slow && !d.shut && !r.done {
+	if d.slow && !d.shut && !r.over() {
 		d.pending = append([]byte(nil), rest...) // owned: the scratch buffer is the next connection's
 	}
 	return n
@@ -210,12 +276,16 @@ func (r *Relay) copy(from Side) int {
 // took sorts out the result of a read or splice from a side; false means that
 // no bytes came.
 func (r *Relay) took(from Side, n int, e syscall.Errno) bool {
-	d := &r.dir[from]
+	d, back := &r.dir[from], &r.dir[from.Other()]
 	switch {
 	case e == unix.EAGAIN:
 		d.ready = false
 	case e != 0:
-		r.Abort(from, e)
+		r.fail(from, e)
+	case n == 0 && back.lost != 0 && back.lost != unix.EPIPE:
+		// The RST was told to the write that met it: what looks like the end is
+		// none. (EPIPE is the RST of a side whose FIN had come.)
+		r.fail(from, back.lost)
 	case n == 0:
 		d.eof, d.ready = true, false
 		r.Watch.Ended(from)
@@ -256,7 +326,7 @@ func (r *Relay) flush(from Side) bool {
 		r.Sock[from].Loop().GivePipe(d.pipe)
 		d.pipe = nil
 	}
-	return !r.done && !d.shut && (d.pipe == nil || d.pipe.N == 0)
+	return !r.over() && !d.shut && (d.pipe == nil || d.pipe.N == 0)
 }
 
 // fill splices once from a side into a pipe.
@@ -298,9 +368,9 @@ func (r *Relay) drain(from Side) {
 // read that follows it tells the end.
 func (r *Relay) broken(from Side, e syscall.Errno) {
 	d, back := &r.dir[from], &r.dir[from.Other()]
-	d.shut, d.eof, d.pending = true, true, nil
+	d.shut, d.eof, d.pending, d.lost = true, true, nil, e
 	if back.shut {
-		r.Abort(from.Other(), e)
+		r.fail(from.Other(), e)
 		return
 	}
 	back.ready = true
@@ -309,11 +379,14 @@ func (r *Relay) broken(from Side, e syscall.Errno) {
 
 // passFIN ends one direction; after the second the connection is over.
 func (r *Relay) passFIN(from Side) {
-	d := &r.dir[from]
+	d, back := &r.dir[from], &r.dir[from.Other()]
 	d.shut = true
-	if r.dir[from.Other()].shut {
-		r.finish(0)
+	if back.shut && back.lost == 0 {
+		r.Close()
 		return
 	}
 	r.Sock[from.Other()].CloseWrite()
+	if back.shut {
+		r.fail(from, back.lost)
+	}
 }

@@ -44,3 +44,11 @@ func TestGRPCStatusesOutsideTheSetAreUnknown(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesAreComparedWithoutCase(t *testing.T) {
+	for text, want := range map[string]bool{"te-x": true, "TE-X": true, "tE-x": true, "te-": false, "te-xx": false, "te\rx": false, "tf-x": false, "TF-x": false, "\x34\x45-x": false, "te-\x18": false} {
+		if got := equalFold([]byte(text), "te-x"); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}

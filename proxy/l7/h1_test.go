@@ -35,11 +35,13 @@ func TestHTTP1(t *testing.T) {
 		{"bare LF", talk{c("GET / HTTP/1.1\nHost: a\n\n"), s("HTTP/1.1 200 OK\nContent-Length: 1\n\nx")}, lines("> GET", "< GET 200 success"), reading, false},
 		{"no reason phrase", talk{c(get), s("HTTP/1.1 204\r\n\r\n")}, lines("> GET", "< GET 204 success"), reading, false},
 		{"an unknown method", talk{c("BREW /pot HTTP/1.1\r\n\r\n"), s("HTTP/1.1 418 Teapot\r\nContent-Length: 0\r\n\r\n")}, lines("> other", "< other 418 success"), reading, false},
+		{"a method of every kind of letter, and HTTP/1.9", talk{c("az09AZ!~-BREW / HTTP/1.9\r\n\r\n"), s("HTTP/1.9 200 OK\r\nContent-Length: 0\r\n\r\n")}, lines("> other", "< other 200 success"), reading, false},
 		{"a request body", talk{c("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nGET /"), s(ok2), c(get), s(ok2)},
 			lines("> POST", "> GET", "< POST 200 success", "< GET 200 success"), reading, false},
 		{"chunks with extensions and trailers", talk{
 			c("POST / HTTP/1.1\r\n" + chunked + "\r\n3;a=\"b\"\r\nGET\r\n0B ;x\r\n /\r\n 012345\r\n0\r\nX: y\r\n\r\n"), s("HTTP/1.1 200 OK\r\n" + chunked + "\r\n2\r\nok\r\n0\r\n\r\n"), c(get), s(ok2)},
 			lines("> POST", "> GET", "< POST 200 success", "< GET 200 success"), reading, false},
+		{"chunk sizes in every digit", talk{c("POST / HTTP/1.1\r\n" + chunked + "\r\n9\r\n123456789\r\n0f\r\n123456789abcdef\r\nA\r\n123456789a\r\n00\r\n\r\n"), s(ok2)}, lines("> POST", "< POST 200 success"), reading, false},
 		{"chunked after another coding", talk{c(get), s("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\ntransfer-encoding: Chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n")}, lines("> GET", "< GET 200 success"), reading, false},
 		{"no body in answer to HEAD", talk{c("HEAD / HTTP/1.1\r\n\r\n"), s("HTTP/1.1 200 OK\r\n" + chunked + "\r\n"), c(get), s(ok2)},
 			lines("> HEAD", "> GET", "< HEAD 200 success", "< GET 200 success"), reading, false},
@@ -87,6 +89,8 @@ func TestHTTP1(t *testing.T) {
 		{"an upgrade that is ignored", talk{c("GET /h HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n"), s(ok2), c(get), s(ok2)},
 			lines("> GET", "> GET", "< GET 200 success", "< GET 200 success"), reading, false},
 		{"an upgrade that is ignored after its bytes came", talk{c("GET / HTTP/1.1\r\nUpgrade: x\r\n\r\n" + get), s(ok2)}, lines("> GET", "< GET 200 success"), State{Lost, ReasonFraming}, true},
+		{"an upgrade that is declined before its body is over", talk{c("POST / HTTP/1.1\r\nUpgrade: x\r\nContent-Length: 4\r\n\r\nab"), s("HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"), c("cd" + get), s(ok2)},
+			lines("> POST", "> GET", "< POST 403 success", "< GET 200 success"), reading, false},
 		{"CONNECT", talk{c("CONNECT h:443 HTTP/1.1\r\n\r\n"), c("\x16\x03\x01"), s("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"), s("\x16\x03"), c("GET")}, lines("> CONNECT", "< CONNECT 200 success"), State{Tunnel, ReasonConnect}, true},
 		{"CONNECT answered by HTTP/1.0", talk{c("CONNECT h:443 HTTP/1.0\r\n\r\n"), s("HTTP/1.0 299 OK\r\n\r\n")}, lines("> CONNECT", "< CONNECT 299 success"), State{Tunnel, ReasonConnect}, true},
 		{"CONNECT that is refused", talk{c("CONNECT h:443 HTTP/1.1\r\n\r\n"), s("HTTP/1.1 407 Auth\r\nContent-Length: 2\r\n\r\nno"), c(get), s(ok2)},
@@ -95,6 +99,11 @@ func TestHTTP1(t *testing.T) {
 		{"a length and a coding", talk{c("POST / HTTP/1.1\r\nContent-Length: 5\r\n" + chunked + "\r\n0\r\n\r\n")}, "", State{Lost, ReasonFraming}, true},
 		{"two lengths", talk{c("POST /x HTTP/1.1\r\nContent-Length: 44\r\nContent-Length: 5\r\n\r\nhello" + get)}, "", State{Lost, ReasonFraming}, true},
 		{"two lengths in an answer", talk{c(get), s("HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nhello")}, lines("> GET"), State{Lost, ReasonFraming}, true},
+		{"no length and a coding", talk{c("POST / HTTP/1.1\r\nContent-Length: 0\r\n" + chunked + "\r\n0\r\n\r\n")}, "", State{Lost, ReasonFraming}, true},
+		{"a folded coding", talk{c("POST / HTTP/1.1\r\n" + chunked + " x\r\n\r\n")}, "", State{Lost, ReasonFraming}, true},
+		{"a folded upgrade", talk{c("POST / HTTP/1.1\r\nUpgrade: h2\r\n\tc\r\n\r\n")}, "", State{Lost, ReasonFraming}, true},
+		{"a folded content type", talk{c(get), s("HTTP/1.1 200 OK\r\nContent-Type:\r\n application/grpc\r\n\r\n")}, lines("> GET"), State{Lost, ReasonFraming}, true},
+		{"a folded gRPC status", talk{c(get), s("HTTP/1.1 200 OK\r\nGrpc-Status: 1\r\n 2\r\n\r\n")}, lines("> GET"), State{Lost, ReasonFraming}, true},
 		{"a list of lengths", talk{c("POST / HTTP/1.1\r\nContent-Length: 5, 5\r\n\r\n")}, "", State{Lost, ReasonFraming}, true},
 		{"a signed length", talk{c("POST / HTTP/1.1\r\nContent-Length: +5\r\n\r\n")}, "", State{Lost, ReasonFraming}, true},
 		{"an empty length", talk{c("POST / HTTP/1.1\r\nContent-Length: \r\n\r\n")}, "", State{Lost, ReasonFraming}, true},
@@ -111,14 +120,27 @@ func TestHTTP1(t *testing.T) {
 		{"a chunk of more than 2^60", talk{c("POST / HTTP/1.1\r\n" + chunked + "\r\n1000000000000000\r\n")}, lines("> POST"), State{Lost, ReasonLimit}, true},
 		{"a size with more than a size", talk{c("POST / HTTP/1.1\r\n" + chunked + "\r\n5 5\r\n")}, lines("> POST"), State{Lost, ReasonMalformed}, true},
 		{"no request line", talk{c("hello\r\n")}, "", State{Lost, ReasonMalformed}, true},
+		{"no method", talk{c(" / HTTP/1.1\r\n\r\n")}, "", State{Lost, ReasonMalformed}, true},
 		{"no target", talk{c("GET  HTTP/1.1\r\n")}, "", State{Lost, ReasonMalformed}, true},
 		{"HTTP/2 told as HTTP/1", talk{c("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")}, "", State{Lost, ReasonMalformed}, true},
 		{"a method that is no token", talk{c("G(T / HTTP/1.1\r\n\r\n")}, "", State{Lost, ReasonMalformed}, true},
 		{"no status line", talk{c(get), s("hello\r\n")}, lines("> GET"), State{Lost, ReasonMalformed}, true},
+		{"a status line of another protocol", talk{c(get), s("HTTX/1.1 200 OK\r\n")}, lines("> GET"), State{Lost, ReasonMalformed}, true},
+		{"a status line without its first blank", talk{c(get), s("HTTP/1.1x200 OK\r\n")}, lines("> GET"), State{Lost, ReasonMalformed}, true},
+		{"a status line that is cut short", talk{c(get), s("HTTP/1.1 20\r\n")}, lines("> GET"), State{Lost, ReasonMalformed}, true},
+		{"a version that is no digit", talk{c("GET / HTTP/1.x\r\n\r\n")}, "", State{Lost, ReasonMalformed}, true},
+		{"a version that is no digit in an answer", talk{c(get), s("HTTP/1.x 200 OK\r\n")}, lines("> GET"), State{Lost, ReasonMalformed}, true},
 		{"a status of four digits", talk{c(get), s("HTTP/1.1 2000 OK\r\n")}, lines("> GET"), State{Lost, ReasonMalformed}, true},
 		{"a field without colon", talk{c("GET / HTTP/1.1\r\ncontent-length 5\r\n\r\n")}, "", State{Lost, ReasonMalformed}, true},
 		{"a response to nothing", talk{s(ok2)}, "", State{Lost, ReasonUnsolicited}, true},
 		{"a second response", talk{c(get), s(ok2 + ok2)}, lines("> GET", "< GET 200 success"), State{Lost, ReasonUnsolicited}, true},
+		{"101 to the first of two requests", talk{c("GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nUpgrade: x\r\n\r\n"), s("HTTP/1.1 101 S\r\n\r\n")}, lines("> GET", "> GET"), State{Lost, ReasonMalformed}, true},
+		{"a cut after the observer was lost", talk{c(get), s("hello\r\n"), cut}, lines("> GET"), State{Lost, ReasonMalformed}, true},
+		{"a status below 100", talk{c(get), s("HTTP/1.1 099 OK\r\n")}, lines("> GET"), State{Lost, ReasonMalformed}, true},
+		{"a status that is no number", talk{c(get), s("HTTP/1.1 2x0 OK\r\n")}, lines("> GET"), State{Lost, ReasonMalformed}, true},
+		{"an empty coding", talk{c("POST / HTTP/1.1\r\nTransfer-Encoding: \r\n\r\n")}, "", State{Lost, ReasonFraming}, true},
+		{"a coding too long to be read", talk{c("POST / HTTP/1.1\r\nTransfer-Encoding: " + strings.Repeat("x, ", 200) + "chunked\r\n\r\n")}, "", State{Lost, ReasonFraming}, true},
+		{"a length too long to be read", talk{c("POST / HTTP/1.1\r\nContent-Length: " + strings.Repeat("0", 600) + "5\r\n\r\n")}, "", State{Lost, ReasonFraming}, true},
 		{"101 that nobody asked for", talk{c(get), s("HTTP/1.1 101 S\r\n\r\n")}, lines("> GET"), State{Lost, ReasonMalformed}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -126,7 +148,7 @@ func TestHTTP1(t *testing.T) {
 			if d := cmp.Diff(tt.want, got.Record.String()); d != "" {
 				t.Errorf("counted (-want +got):\n%s", d)
 			}
-			if got.State != tt.state || got.Idle == tt.busy {
+			if got.State != tt.state || got.Idle == tt.busy || got.Passive != (tt.state.Phase != Reading) {
 				t.Errorf("state %v, idle %v; want %v, %v", got.State, got.Idle, tt.state, !tt.busy)
 			}
 		})

@@ -22,7 +22,7 @@ type head struct {
 }
 
 // requestLine reads "METHOD target HTTP/1.x" (RFC 9112, 3).
-func (h *head) requestLine(l line) Reason {
+func (h *head) requestLine(l *line) Reason {
 	sp := bytes.IndexByte(l.start, ' ')
 	end, n := l.end, l.n
 	if l.hasCR() {
@@ -42,7 +42,7 @@ func (h *head) requestLine(l line) Reason {
 }
 
 // statusLine reads "HTTP/1.x NNN reason" (RFC 9112, 4).
-func (h *head) statusLine(l line) Reason {
+func (h *head) statusLine(l *line) Reason {
 	b := l.start
 	if l.hasCR() && l.n == len(b) {
 		b = b[:len(b)-1]
@@ -60,7 +60,7 @@ func (h *head) statusLine(l line) Reason {
 }
 
 // field reads a field line. Most are none of ours, which their first letter tells.
-func (h *head) field(l line) Reason {
+func (h *head) field(l *line) Reason {
 	if c := l.start[0]; c == ' ' || c == '\t' {
 		if h.ours { // obs-fold (RFC 9112, 5.2): the ends may differ on it
 			return ReasonFraming
@@ -68,15 +68,24 @@ func (h *head) field(l line) Reason {
 		return ""
 	}
 	h.ours = false
-	switch l.start[0] | 0x20 {
-	case 'c', 't', 'u', 'g':
-		return h.named(l)
+	if !mayMatter(l.start[0]) {
+		return ""
 	}
-	return ""
+	return h.named(l)
+}
+
+// mayMatter reports that a field line that begins with c may be one of ours, or
+// go on with one.
+func mayMatter(c byte) bool {
+	switch c | 0x20 {
+	case 'c', 't', 'u', 'g', ' ', '\t' | 0x20:
+		return true
+	}
+	return false
 }
 
 // named reads a field line that may be one of ours.
-func (h *head) named(l line) Reason {
+func (h *head) named(l *line) Reason {
 	colon := bytes.IndexByte(l.start, ':')
 	if colon < 0 {
 		if l.n > len(l.start) { // a name that long is none of ours

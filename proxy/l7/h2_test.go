@@ -172,6 +172,53 @@ func TestHTTP2(t *testing.T) {
 			cl.headers(7, true, getFields...)
 			sv.headers(1, true, ":status", "200")
 		}, lines("> GET", "> GET", "> GET", "> GET", "< GET 0 failure refused", "< GET 0 failure refused", "< GET 0 failure refused", "< GET 200 success"), State{}, false},
+		{"promises that are none", func(x *h2Script, cl, sv *h2End) {
+			must(cl.framer.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, EndHeaders: true, BlockFragment: cl.fields(getFields...)}))
+			must(sv.framer.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 3, EndHeaders: true, BlockFragment: sv.fields(getFields...)}))
+			must(sv.framer.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 0, EndHeaders: true, BlockFragment: sv.fields(getFields...)}))
+			must(sv.framer.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 4, EndHeaders: true, BlockFragment: sv.fields(getFields...)}))
+			must(sv.framer.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 4, EndHeaders: true, BlockFragment: sv.fields(getFields...)}))
+			sv.headers(4, true, ":status", "200")
+		}, lines("> GET", "< GET 200 success"), State{}, false},
+		{"GOAWAY says where it begins to refuse", func(x *h2Script, cl, sv *h2End) {
+			must(sv.framer.WriteGoAway(9, http2.ErrCodeNo, nil))
+			must(sv.framer.WriteGoAway(2, http2.ErrCodeNo, nil))
+			must(sv.framer.WriteGoAway(5, http2.ErrCodeNo, nil)) // too late to take that back
+			x.step()
+			cl.headers(1, true, getFields...)
+			cl.headers(3, true, ":method", "PUT")
+			x.step()
+			sv.headers(1, true, ":status", "200")
+		}, lines("> GET", "> PUT", "< PUT 0 failure refused", "< GET 200 success"), State{}, false},
+		{"GOAWAY takes the stream it names", func(x *h2Script, cl, sv *h2End) {
+			must(sv.framer.WriteGoAway(5, http2.ErrCodeNo, nil))
+			x.step()
+			cl.headers(5, true, getFields...)
+			x.step()
+			sv.headers(5, true, ":status", "200")
+		}, lines("> GET", "< GET 200 success"), State{}, false},
+		{"a client's GOAWAY refuses nothing", func(x *h2Script, cl, sv *h2End) {
+			cl.headers(1, true, getFields...)
+			must(cl.framer.WriteGoAway(0, http2.ErrCodeNo, nil))
+			sv.headers(1, true, ":status", "200")
+		}, lines("> GET", "< GET 200 success"), State{}, false},
+		{"headers of streams that are closed or were never open", func(x *h2Script, cl, sv *h2End) {
+			sv.headers(7, true, ":status", "200")
+			cl.headers(2, true, getFields...)
+			cl.headers(5, true, getFields...)
+			sv.headers(5, true, ":status", "200")
+			x.step()
+			cl.headers(5, true, getFields...)
+			cl.headers(3, true, getFields...)
+		}, lines("> GET", "< GET 200 success"), State{}, false},
+		{"half a HEADERS frame", func(x *h2Script, cl, sv *h2End) {
+			cl.headers(1, true, getFields...)
+			cl.out.Truncate(cl.out.Len() - 1)
+		}, "", State{}, true},
+		{"half a DATA frame of no stream", func(x *h2Script, cl, sv *h2End) {
+			cl.data(1, false, "abc")
+			cl.out.Truncate(cl.out.Len() - 1)
+		}, "", State{}, false},
 		{"a server push", func(x *h2Script, cl, sv *h2End) {
 			cl.headers(1, true, getFields...)
 			x.step()
@@ -193,6 +240,7 @@ func TestHTTP2(t *testing.T) {
 			cl.reset(1, http2.ErrCodeCancel)
 			x.step()
 			sv.headers(1, true, ":status", "200") // was on its way
+			sv.reset(1, http2.ErrCodeCancel)      // likewise
 			sv.reset(3, http2.ErrCodeRefusedStream)
 			sv.reset(5, http2.ErrCodeInternal)
 			sv.headers(7, false, ":status", "200")
@@ -278,7 +326,7 @@ func TestHTTP2(t *testing.T) {
 			if d := cmp.Diff(tt.want, got.Record.String()); d != "" {
 				t.Errorf("counted (-want +got):\n%s", d)
 			}
-			if got.State != tt.state || got.Idle == tt.busy {
+			if got.State != tt.state || got.Idle == tt.busy || got.Passive != (tt.state.Phase != Reading) {
 				t.Errorf("state %v, idle %v; want %v, %v", got.State, got.Idle, tt.state, !tt.busy)
 			}
 		})
@@ -363,6 +411,14 @@ func TestHTTP2Times(t *testing.T) {
 	x.server.data(1, true, "b")
 	x.step() // 6: end
 	r := x.talk.run(newH2, everyByte).Record.Responses
+	x = newH2Script()
+	x.client.headers(1, true, getFields...)
+	x.step()
+	x.server.headers(1, true, ":status", "204")
+	x.step()
+	if q := x.talk.run(newH2, uncut).Record.Responses; len(q) != 1 || q[0].Latency != time.Second || !q[0].HasLatency {
+		t.Errorf("%+v", q)
+	}
 	if len(r) != 1 || r[0].Latency != 2*time.Second || r[0].Total != 3*time.Second || !r[0].HasLatency {
 		t.Errorf("%+v", r)
 	}
@@ -447,6 +503,24 @@ func TestHTTP2GivesMemoryBack(t *testing.T) {
 	}
 }
 
+func TestHTTP2KeepsNoBodies(t *testing.T) {
+	x := newH2Script()
+	x.client.headers(1, false, getFields...)
+	x.client.data(1, false, strings.Repeat("x", 1<<20))
+	must(x.client.framer.WriteGoAway(0, http2.ErrCodeNo, make([]byte, 1<<20)))
+	must(x.client.framer.WriteRawFrame(0xfa, 0, 1, make([]byte, 1<<20)))
+	x.step()
+	h := NewH2(&record{})
+	for b := []byte(x.talk[0].text + x.talk[2].text); len(b) > 0; {
+		n := min(1000, len(b))
+		h.Feed(FromClient, b[:n], 0)
+		b = b[n:]
+		if kept := cap(h.sides[FromClient].kept); kept > 1000 {
+			t.Fatalf("%d bytes are kept", kept)
+		}
+	}
+}
+
 func TestUpgradeToHTTP2IsFollowed(t *testing.T) {
 	x := newH2Script()
 	x.talk = talk{
@@ -462,12 +536,13 @@ func TestUpgradeToHTTP2IsFollowed(t *testing.T) {
 	x.server.headers(1, false, ":status", "200")
 	x.server.data(1, true, "hello")
 	x.client.headers(3, true, ":method", "PUT")
+	x.client.headers(5, true, ":method", "GET")
 	x.step()
 	x.server.headers(3, true, ":status", "500")
 	x.then(serverFIN)
 
 	got := x.talk.observe(t, newH1)
-	if d := cmp.Diff(lines("> GET", "> PUT", "< GET 200 success", "< PUT 500 failure"), got.Record.String()); d != "" {
+	if d := cmp.Diff(lines("> GET", "> PUT", "> GET", "< GET 200 success", "< PUT 500 failure", "< GET 0 failure eof"), got.Record.String()); d != "" {
 		t.Error(d)
 	}
 	if got.State != (State{}) || !got.Idle {

@@ -166,3 +166,69 @@ func hpackInteger(first byte, bits, n int) []byte {
 	}
 	return append(b, byte(n))
 }
+
+func TestNamesAreKnownInEveryForm(t *testing.T) {
+	for _, f := range []hpack.HeaderField{{Name: ":status", Value: "418"}, {Name: ":method", Value: "PUT"}, {Name: "content-type", Value: "application/grpc"}, {Name: "grpc-status", Value: "9"}, {Name: "content-typf", Value: "application/grpc"}} {
+		want := header{grpcStatus: -1}
+		want.add(factOf(f))
+		for _, first := range []byte{0x00, 0x10, 0x40} {
+			for _, coded := range []bool{false, true} {
+				block := []byte{first}
+				for _, text := range []string{f.Name, f.Value} {
+					if coded {
+						block = append(append(block, 0x80|byte(hpack.HuffmanEncodeLength(text))), hpack.AppendHuffmanString(nil, text)...)
+					} else {
+						block = append(append(block, byte(len(text))), text...)
+					}
+				}
+				if first == 0x40 {
+					block = append(block, 0xbe) // and once more from the dynamic table
+				}
+				d := newHPACKDecoder()
+				if got, ok := d.decode(block); !ok || got != want {
+					t.Errorf("% x: %+v, %v; want %+v", block, got, ok, want)
+				}
+			}
+		}
+	}
+}
+
+func TestTheDecoderRefusesWhatIsNoBlock(t *testing.T) {
+	for name, block := range map[string]string{
+		"index 0":                            "\x80",
+		"an index beyond the tables":         "\xbe",
+		"an index that is cut":               "\xff",
+		"an index that goes on for ever":     "\xff\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80",
+		"an index of more than 28 bits":      "\xff\x80\x80\x80\x80\x01",
+		"a name beyond the tables":           "\x7e\x00",
+		"a name that is cut":                 "\x00\x05abc",
+		"no name":                            "\x00",
+		"a name that is no Huffman code":     "\x00\x81\x00\x00",
+		"no value":                           "\x41",
+		"a value that is cut":                "\x41\x05abc",
+		"a value that is no Huffman code":    "\x41\x81\x00",
+		"a table size that is cut":           "\x3f\x80",
+		"a table larger than the peer allow": "\x3f\xe2\x1f",
+	} {
+		d := newHPACKDecoder()
+		if h, ok := d.decode([]byte(block)); ok {
+			t.Errorf("%s: %+v", name, h)
+		}
+	}
+}
+
+func TestAFieldLargerThanTheTableEmptiesIt(t *testing.T) {
+	d := newHPACKDecoder()
+	block := append([]byte("\x3f\x45\x40\x01a\x01b"), "\x40\x01a\x7f\x00"...) // a table of 100 bytes
+	block = append(block, strings.Repeat("x", 127)...)
+	if _, ok := d.decode(block); !ok || d.count != 0 || d.size != 0 {
+		t.Errorf("%v: %d fields, %d bytes", ok, d.count, d.size)
+	}
+}
+
+func TestASmallerTableForgets(t *testing.T) {
+	d := newHPACKDecoder()
+	if _, ok := d.decode([]byte("\x40\x01a\x01b\xbe\x20")); !ok || d.count != 0 {
+		t.Errorf("%v: %d fields in a table of size 0", ok, d.count)
+	}
+}

@@ -47,10 +47,10 @@ func (c *cutLine) take() line {
 }
 
 // blank reports that nothing stands on the line but the CR of its end.
-func (l line) blank() bool { return l.n == 0 || l.n == 1 && l.start[0] == '\r' }
+func (l *line) blank() bool { return l.n == 0 || l.n == 1 && l.start[0] == '\r' }
 
 // hasCR reports that the line ended in CRLF, not in a bare LF.
-func (l line) hasCR() bool { return l.n > 0 && l.end[len(l.end)-1] == '\r' }
+func (l *line) hasCR() bool { return l.n > 0 && l.end[len(l.end)-1] == '\r' }
 
 // trim cuts blanks and a CR from both ends.
 func trim(b []byte) []byte {

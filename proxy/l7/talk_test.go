@@ -112,16 +112,17 @@ func randomly(r *rand.Rand) func(int, int) []int {
 
 // outcome is all that an observer can be seen to do.
 type outcome struct {
-	Record record
-	State  State
-	Idle   bool
+	Record  record
+	State   State
+	Idle    bool
+	Passive bool
 }
 
 func (t talk) run(make func(Recorder) Observer, cuts func(int, int) []int) outcome {
 	var out outcome
 	o := make(&out.Record)
 	t.replay(o, cuts)
-	out.State, out.Idle = o.State(), o.Idle()
+	out.State, out.Idle, out.Passive = o.State(), o.Idle(), o.Passive()
 	return out
 }
 

@@ -90,6 +90,9 @@ func matches(m rules.Match, h rules.Hook, f rules.Family) []string {
 		return nil
 	}
 	tail := ""
+	if m.Midway {
+		tail = " -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN"
+	}
 	switch m.CT {
 	case rules.Invalid:
 		tail += " -m conntrack --ctstate INVALID"

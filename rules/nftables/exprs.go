@@ -23,6 +23,7 @@ const (
 	v4Src, v4Dst, v4Len       = 12, 16, 4
 	v6Src, v6Dst, v6Len       = 8, 24, 16
 	srcPort, dstPort, portLen = 0, 2, 2
+	tcpFlags, flagsLen        = 13, 1
 )
 
 // exprs returns the machine code of one rule: the conditions, in the order in
@@ -50,6 +51,9 @@ func (r *Ruleset) exprs(rule rules.Rule, h rules.Hook) []expr.Any {
 	out = append(out, r.address(m.Dst, v4Dst, v6Dst)...)
 	out = append(out, r.port(m.SrcPorts, srcPort)...)
 	out = append(out, r.port(m.DstPorts, dstPort)...)
+	if m.Midway {
+		out = append(out, midway()...)
+	}
 	out = append(out, &expr.Counter{})
 	return append(out, verdict(rule)...)
 }
@@ -119,6 +123,22 @@ func (r *Ruleset) port(s rules.PortSet, offset uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: portLen},
 		r.lookup(s.Name),
+	}
+}
+
+// The flags of a packet that opens a connection, and those that are looked at:
+// RFC 9293 section 3.1.
+const (
+	flagSYN       = 0x02
+	flagsOfOpener = 0x17 // ACK, RST, SYN and FIN
+)
+
+// midway matches packets whose flags are not SYN alone.
+func midway() []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: flagsLen},
+		&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: flagsLen, Mask: []byte{flagsOfOpener}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: []byte{flagSYN}},
 	}
 }
 

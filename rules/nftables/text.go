@@ -77,14 +77,15 @@ func matchText(m rules.Match, h rules.Hook) string {
 	say(m.CT == rules.NotInvalid, "ct state != invalid")
 	say(m.Loopback && h.Netfilter() == "output", `oifname "lo"`)
 	say(m.Loopback && h.Netfilter() != "output", `iifname "lo"`)
-	// A match on a TCP port says it by itself.
-	say(m.Proto != 0 && m.SrcPorts.Name == "" && m.DstPorts.Name == "", "meta l4proto tcp")
+	// A match on a TCP port or on flags says it by itself.
+	say(m.Proto != 0 && m.SrcPorts.Name == "" && m.DstPorts.Name == "" && !m.Midway, "meta l4proto tcp")
 	say(m.UID != nil, "meta skuid %d", deref(m.UID))
 	say(m.GID != nil, "meta skgid %d", deref(m.GID))
 	say(m.Src.Name != "", "%s saddr @%s", ip(m.Src), m.Src.Name)
 	say(m.Dst.Name != "", "%s daddr @%s", ip(m.Dst), m.Dst.Name)
 	say(m.SrcPorts.Name != "", "tcp sport @%s", m.SrcPorts.Name)
 	say(m.DstPorts.Name != "", "tcp dport @%s", m.DstPorts.Name)
+	say(m.Midway, "tcp flags & (fin | syn | rst | ack) != syn")
 	return strings.Join(out, " ")
 }
 
