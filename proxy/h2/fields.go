@@ -87,6 +87,7 @@ func (r *reading) field(h *message.Head, f *hpack.Field) {
 		r.bad = true
 		return
 	}
+	f.Value = trimmed(f.Value)
 	switch f.ID {
 	case hpack.Method:
 		h.Method = r.pseudo(h, f, seenMethod, requestBlock)

@@ -121,3 +121,17 @@ func length(v []byte) (n int64, ok bool) {
 	}
 	return n, true
 }
+
+// trimmed takes blanks from around a value. They are malformed (RFC 9113, 8.2.1),
+// but sent: a gRPC status whose message ends in a blank has one. To refuse it
+// would break what works without a proxy; to pass it on would leave the blanks
+// to parsers that differ.
+func trimmed(v []byte) []byte {
+	for len(v) > 0 && (v[0] == ' ' || v[0] == '\t') {
+		v = v[1:]
+	}
+	for len(v) > 0 && (v[len(v)-1] == ' ' || v[len(v)-1] == '\t') {
+		v = v[:len(v)-1]
+	}
+	return v
+}

@@ -24,7 +24,7 @@ type Field struct {
 	ID          Name // what the name is, 0 if it is none of those known
 	Secret      bool // literal never indexed (RFC 7541, 6.2.3)
 	BadName     bool // a byte that no HTTP/2 field name has (RFC 9113, 8.2.1); upper case too
-	BadValue    bool // a control byte, or blank at an end (RFC 9113, 8.2.1)
+	BadValue    bool // a control byte (RFC 9113, 8.2.1); blanks around it are the reader's business
 	Long        bool // longer than the decoder's scratch: the text is not all there
 }
 

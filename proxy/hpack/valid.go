@@ -36,14 +36,8 @@ func badName(name []byte) bool {
 	return len(name) == 0
 }
 
-// badValue reports whether v is no field value.
+// badValue reports whether v has a byte that no field value has.
 func badValue(v []byte) bool {
-	if len(v) == 0 {
-		return false
-	}
-	if a, z := v[0], v[len(v)-1]; a == ' ' || a == '\t' || z == ' ' || z == '\t' {
-		return true
-	}
 	for _, c := range v {
 		if control[c] {
 			return true
