@@ -247,7 +247,6 @@ func descending(list []int) []int {
 // rank is the precedence of a condition; of two, the one that compares lower is
 // tried first.
 type rank struct {
-	exact          bool // of a gRPC method, before regular expressions
 	service, path  int  // characters of a gRPC service; of a regular expression, a gRPC method
 	method         bool // an HTTP method
 	headers, query int
@@ -258,7 +257,6 @@ type rank struct {
 
 func (r *rank) compare(o *rank) int {
 	return cmp.Or(
-		yesFirst(r.exact, o.exact),
 		cmp.Compare(o.service, r.service), cmp.Compare(o.path, r.path),
 		yesFirst(r.method, o.method),
 		cmp.Compare(o.headers, r.headers), cmp.Compare(o.query, r.query),

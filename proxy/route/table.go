@@ -77,27 +77,16 @@ type Hit struct {
 // the longest wildcard, then routes without host names, and on when no rule
 // there matches. Within: exact paths, regular expressions, prefixes, each the
 // longest first; then a method, more headers, more query parameters; the oldest
-// route, its name, and the first of its rules. For GRPCRoutes: the longer
-// service, the longer method, more headers, and so on. It allocates only for a
-// query parameter that is escaped and has to match a regular expression.
+// route, its name, and the first of its rules. For GRPCRoutes: service and
+// method, the service, then by the length of a regular expression or of a method
+// alone; more headers, and so on. It allocates only for a query parameter that
+// is escaped and has to match a regular expression.
 func (t *Table) Match(h *message.Head) Hit {
 	req := request{head: h}
 	req.path, req.query = splitQuery(h.Path)
-	var buf [maxHost]byte
-	host := lowerHost(&buf, h.Authority)
-	if p := t.exact[string(host)]; p != nil {
-		if hit := p.find(&req); hit.Action != nil {
+	if len(t.exact) > 0 || len(t.wild.lengths) > 0 {
+		if hit := t.byHost(&req); hit.Action != nil {
 			return hit
-		}
-	}
-	for _, n := range t.wild.lengths {
-		if n >= len(host) { // at least one label before the dot
-			continue
-		}
-		if p := t.wild.by[string(host[len(host)-n:])]; p != nil {
-			if hit := p.find(&req); hit.Action != nil {
-				return hit
-			}
 		}
 	}
 	if t.any == nil {
@@ -110,4 +99,26 @@ func (t *Table) Match(h *message.Head) Hit {
 type tails struct {
 	by      map[string]*paths
 	lengths []int
+}
+
+// byHost asks the routes that have host names.
+func (t *Table) byHost(req *request) Hit {
+	var buf [maxHost]byte
+	host := lowerHost(&buf, req.head.Authority)
+	if p := t.exact[string(host)]; p != nil {
+		if hit := p.find(req); hit.Action != nil {
+			return hit
+		}
+	}
+	for _, n := range t.wild.lengths {
+		if n >= len(host) { // a wildcard stands for at least one byte
+			continue
+		}
+		if p := t.wild.by[string(host[len(host)-n:])]; p != nil {
+			if hit := p.find(req); hit.Action != nil {
+				return hit
+			}
+		}
+	}
+	return Hit{}
 }
