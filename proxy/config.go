@@ -57,6 +57,9 @@ type Config struct {
 	ShutdownGracePeriod time.Duration
 	Pprof               bool
 	FixedTarget         netip.AddrPort // for tests without rules
+	// Intermediate has the requests of every outbound HTTP connection taken one by
+	// one, also where there is no choice: for tests.
+	Intermediate bool
 
 	// SkipPackets reads what the skip rules in the kernel have counted, once a
 	// scrape; nil where nobody may read them.

@@ -144,9 +144,10 @@ func (p *Proxy) route() error {
 		return err
 	}
 	out := outbound.New(declared)
-	out.Targets = p.targets.resolver()
+	out.Targets, out.Mediate = p.targets.resolver(), p.cfg.Intermediate
 	p.inbound = forward.New(fc, metrics.Inbound, inbound.New(own), p.metrics, p.cfg.Log, memory, p.loops)
 	p.outbound = forward.New(fc, metrics.Outbound, out, p.metrics, p.cfg.Log, memory, p.loops)
+	out.Lanes = p.outbound.Lanes()
 	return nil
 }
 

@@ -19,6 +19,7 @@ type Socket struct {
 	open    bool
 	queued  bool
 	hungUp  bool
+	in, out uint64 // bytes
 	urgent  bool
 }
 
@@ -50,6 +51,10 @@ func (l *Loop) attach(s *Socket, fd int, h Handler, events uint32) syscall.Errno
 	}
 	return errno
 }
+
+// Bytes is how many bytes were read from and written to the socket by Read,
+// Write and WriteTwo.
+func (s *Socket) Bytes() (in, out uint64) { return s.in, s.out }
 
 // Loop returns the loop the socket belongs to.
 func (s *Socket) Loop() *Loop { return s.loop }
@@ -100,6 +105,7 @@ func (s *Socket) Read(b []byte) (int, syscall.Errno) {
 	for {
 		n, _, e := unix.RawSyscall(unix.SYS_READ, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 		if e == 0 {
+			s.in += uint64(n)
 			return int(n), 0
 		}
 		if e != unix.EINTR {
@@ -115,6 +121,7 @@ func (s *Socket) Write(b []byte) (int, syscall.Errno) {
 		n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
 			uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
 		if e == 0 {
+			s.out += uint64(n)
 			return int(n), 0
 		}
 		if e != unix.EINTR {
@@ -132,6 +139,7 @@ func (s *Socket) WriteTwo(a, b []byte) (int, syscall.Errno) {
 	for {
 		n, _, e := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), unix.MSG_NOSIGNAL)
 		if e == 0 {
+			s.out += uint64(n)
 			return int(n), 0
 		}
 		if e != unix.EINTR {

@@ -54,10 +54,10 @@ func (c Config) withDefaults() Config {
 
 // Recorder is told what happens to the requests of one client connection.
 type Recorder interface {
-	// Began is called when a request's head has come.
-	Began(method []byte)
-	// Ended is called once for each Began.
-	Ended(Result)
+	// Requested is called when a request's head has come.
+	Requested(method []byte)
+	// Responded is called once for each Requested.
+	Responded(Result)
 }
 
 // Result is how an exchange ended.

@@ -162,12 +162,13 @@ func (x *Exchange) request(h *message.Head, end bool) {
 	}
 	x.grpcStatus = -1
 	x.isGRPC = h.Version == message.HTTP2 && bytes.HasPrefix(h.Get("content-type"), grpcType)
-	x.from.rec.Began(x.method)
+	x.from.rec.Requested(x.method)
 	ln.budget.earn(x.started, budgetRatio)
 	if ln.open > ln.cfg.MaxInFlight {
 		x.fail(LoadShed)
 		return
 	}
+	x.from.upstream.fresh()
 	x.plan = x.from.upstream.plan.Load()
 	if !x.routed() {
 		return
@@ -356,7 +357,7 @@ func (x *Exchange) end(f Failure, aborted bool) {
 	}
 	now := ln.loop.Now()
 	if was != unrouted {
-		x.from.rec.Ended(Result{Method: x.method, Status: x.status, GRPC: x.respGRPC, GRPCStatus: x.grpcStatus,
+		x.from.rec.Responded(Result{Method: x.method, Status: x.status, GRPC: x.respGRPC, GRPCStatus: x.grpcStatus,
 			HasLatency: x.hasLatency, Latency: x.latency, Total: now - x.started, Retries: x.tries, Failure: f, Aborted: aborted})
 	}
 	ln.give(x)

@@ -16,6 +16,10 @@ const sweepEvery = time.Second
 // Lane is one loop's part: its connections to endpoints and its exchanges. All
 // but what is atomic is touched on the loop's goroutine only.
 type Lane struct {
+	// Dialed, if set, is told of each connection to an endpoint, and returns what
+	// to call when it has ended. It is set before the loop runs.
+	Dialed func(sock *conn.Socket) (closed func())
+
 	loop   *conn.Loop
 	cfg    Config
 	offset time.Duration // from the loop's clock to the one that lanes share
@@ -112,12 +116,20 @@ func (ln *Lane) unwait(x *Exchange) {
 	ln.waits.Store(int32(len(ln.queue)))
 }
 
-// wake tries again for all that wait.
+// Wake has the lane's exchanges that wait for an endpoint look again; it may be
+// called from any goroutine.
+func (ln *Lane) Wake() {
+	if ln.waits.Load() > 0 {
+		ln.loop.Post(ln.wake)
+	}
+}
+
 func (ln *Lane) wake() {
 	queue := ln.queue
 	ln.queue = nil
 	ln.waits.Store(0)
 	for _, x := range queue {
+		x.from.upstream.fresh()
 		x.phase = choosing
 		x.choose()
 	}
@@ -138,9 +150,10 @@ func (ln *Lane) pool(addr netip.AddrPort, h2 bool) *pool {
 }
 
 // Adopt takes over a connection that was dialed for a client before it spoke:
-// it serves the next request to addr.
-func (ln *Lane) Adopt(addr netip.AddrPort, sock *conn.Socket, h2 bool) {
-	ln.pool(addr, h2).connected(sock)
+// it serves
+// the next request to addr. closed is called when it has ended.
+func (ln *Lane) Adopt(addr netip.AddrPort, sock *conn.Socket, h2 bool, closed func()) {
+	ln.pool(addr, h2).connected(sock, closed)
 }
 
 // Expired closes what nobody uses.

@@ -92,14 +92,20 @@ func (p *pool) feed() {
 }
 
 // connected begins to use a connection that is up.
-func (p *pool) connected(sock *conn.Socket) {
+func (p *pool) connected(sock *conn.Socket, closed func()) {
 	loop := p.lane.loop
 	if p.key.h2 {
-		c := h2.NewClient(loop, sock, p.lane.cfg.H2, func(*h2.Client) { p.feed() }, p.gone2)
+		c := h2.NewClient(loop, sock, p.lane.cfg.H2, func(*h2.Client) { p.feed() }, func(c *h2.Client, _ error) {
+			closed()
+			p.gone2(c)
+		})
 		c.Start()
 		p.live = append(p.live, c)
 	} else {
-		c := h1.NewClient(loop, sock, p.lane.cfg.H1, p.rested, p.gone1)
+		c := h1.NewClient(loop, sock, p.lane.cfg.H1, p.rested, func(c *h1.Client, _ error) {
+			closed()
+			p.gone1(c)
+		})
 		p.idle = append(p.idle, idleConn{c, loop.Now()})
 	}
 	p.feed()
@@ -113,7 +119,7 @@ func (p *pool) rested(c *h1.Client) {
 }
 
 // gone1 forgets an HTTP/1 connection that has ended.
-func (p *pool) gone1(c *h1.Client, _ error) {
+func (p *pool) gone1(c *h1.Client) {
 	for i := range p.idle {
 		if p.idle[i].client == c {
 			p.idle = append(p.idle[:i], p.idle[i+1:]...)
@@ -124,7 +130,7 @@ func (p *pool) gone1(c *h1.Client, _ error) {
 }
 
 // gone2 forgets an HTTP/2 connection that has ended.
-func (p *pool) gone2(c *h2.Client, _ error) {
+func (p *pool) gone2(c *h2.Client) {
 	for i := range p.live {
 		if p.live[i] == c {
 			p.live = append(p.live[:i], p.live[i+1:]...)
@@ -190,7 +196,11 @@ func (d *dial) end(e syscall.Errno) {
 	p := d.pool
 	p.dialing--
 	if e == 0 {
-		p.connected(&d.sock)
+		closed := func() {}
+		if p.lane.Dialed != nil {
+			closed = p.lane.Dialed(&d.sock)
+		}
+		p.connected(&d.sock, closed)
 		return
 	}
 	d.sock.Reset()

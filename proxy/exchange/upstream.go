@@ -33,6 +33,10 @@ type Members struct {
 // Upstream is where the requests of one destination go. It is shared by all
 // loops; one Update at a time.
 type Upstream struct {
+	// Fresh, if set, is called before each request or connection: it calls Update
+	// if what the Upstream was made of has changed. It is set before first use.
+	Fresh func()
+
 	plan  atomic.Pointer[plan]
 	lanes []*Lane
 }
@@ -94,12 +98,16 @@ func (p *plan) named(name string) *backend {
 	return nil
 }
 
+func (u *Upstream) fresh() {
+	if u.Fresh != nil {
+		u.Fresh()
+	}
+}
+
 // changed wakes the exchanges that wait for an endpoint.
 func (u *Upstream) changed() {
 	for _, ln := range u.lanes {
-		if ln.waits.Load() > 0 {
-			ln.loop.Post(ln.wake)
-		}
+		ln.Wake()
 	}
 }
 
@@ -111,13 +119,18 @@ type Connection struct {
 }
 
 // Pick chooses the endpoint of an opaque connection that ln is to open; false
-// when none is ready. Up, or Failed, is called when that has ended, and Closed
+// when there is none. Up, or Failed, is called when that has ended, and Closed
 // at its end.
 func (u *Upstream) Pick(ln *Lane) (c Connection, addr netip.AddrPort, ok bool) {
+	u.fresh()
 	b := u.plan.Load().backends[0]
 	e := b.balancer.Pick(ln.now(), ln.random())
-	if e == nil {
-		return c, addr, false
+	if e == nil { // none is ready: trying one beats refusing
+		all := b.balancer.Endpoints()
+		if len(all) == 0 {
+			return c, addr, false
+		}
+		e = all[ln.random()%uint64(len(all))]
 	}
 	return Connection{backend: b, endpoint: e, flight: e.Start(ln.now())}, e.Value.Addr, true
 }

@@ -3,6 +3,8 @@ package forward
 import (
 	"net/netip"
 	"time"
+
+	"github.com/meshctl/meshctl/proxy/exchange"
 )
 
 // Config holds the times and limits of a Forwarder.
@@ -26,4 +28,6 @@ type Config struct {
 	// FixedTarget, when valid, is taken for the original destination of every
 	// connection: for tests and benchmarks without redirect rules.
 	FixedTarget netip.AddrPort
+	// Exchange is of HTTP connections whose requests are taken one by one.
+	Exchange exchange.Config
 }

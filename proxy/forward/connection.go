@@ -21,6 +21,8 @@ func (fl *flow) state() string {
 		return "detecting"
 	case connecting:
 		return "connecting"
+	case mediating:
+		return "mediating"
 	}
 	if fl.observer != nil && fl.observer.Passive() {
 		return fl.observer.State().Phase.String()

@@ -13,6 +13,10 @@ import (
 // know goes on once the protocol is known: relay over the link that is there,
 // or get one. b is what the client has sent so far.
 func (fl *flow) know(b []byte) {
+	if fl.mediated() {
+		fl.mediate(b)
+		return
+	}
 	fl.phase = connecting
 	if fl.link == unlinked || fl.link == failed {
 		if e := fl.dial(); e != 0 {
@@ -30,7 +34,11 @@ func (fl *flow) know(b []byte) {
 // dial begins to connect to the target.
 func (fl *flow) dial() syscall.Errno {
 	loop := fl.lane.loop
-	done, e := loop.Dial(&fl.dst, fl.route.Target, fl)
+	if !fl.takePlace() {
+		fl.link = failed
+		return unix.EHOSTUNREACH
+	}
+	done, e := loop.Dial(&fl.dst, fl.to, fl)
 	switch {
 	case e != 0:
 		fl.link = failed
@@ -58,6 +66,29 @@ func (fl *flow) nowLinked() {
 	fl.lane.loop.Cancel(&fl.dialTimer)
 	fl.dstTCP = f.metrics.TCP(f.direction, metrics.Dst, fl.route.Target, tlsLabels(f.direction))
 	fl.dstTCP.Open()
+	fl.placed = true
+	if fl.hasPlace {
+		fl.place.Up(fl.lane.exchanges)
+	}
+}
+
+// takePlace chooses what is dialed: the target, or one of its endpoints, as TCP
+// would. It is false when no endpoint is ready.
+func (fl *flow) takePlace() (ok bool) {
+	fl.to = fl.route.Target
+	if fl.route.Up == nil {
+		return true
+	}
+	fl.place, fl.to, fl.hasPlace = fl.route.Up.Pick(fl.lane.exchanges)
+	return fl.hasPlace
+}
+
+// leavePlace ends the connection's part of an endpoint's load.
+func (fl *flow) leavePlace() {
+	if fl.hasPlace && fl.placed {
+		fl.place.Closed()
+	}
+	fl.hasPlace = false
 }
 
 // serverReady handles the target's socket before the relay runs.
@@ -87,6 +118,10 @@ func (fl *flow) serverReady(ev conn.Events) {
 func (fl *flow) dialFailed(e syscall.Errno) {
 	fl.link = failed
 	fl.lane.loop.Cancel(&fl.dialTimer)
+	if fl.hasPlace {
+		fl.place.Failed(fl.lane.exchanges)
+		fl.hasPlace = false
+	}
 	if fl.phase == detecting {
 		fl.recordEarly("failed")
 		fl.early = false // the next attempt is not

@@ -11,6 +11,7 @@ import (
 
 	"github.com/meshctl/meshctl/proxy/conn"
 	"github.com/meshctl/meshctl/proxy/detect"
+	"github.com/meshctl/meshctl/proxy/exchange"
 	"github.com/meshctl/meshctl/proxy/l4"
 	"github.com/meshctl/meshctl/proxy/l7"
 	"github.com/meshctl/meshctl/proxy/metrics"
@@ -20,13 +21,15 @@ import (
 // phase is where a connection is on its way:
 //
 //	begin -> detecting -> connecting -> relaying -> over
-//	     \_ declared opaque _/^
+//	     \           \______ mediating __________/
+//	      \_ declared _____/^
 type phase uint8
 
 const (
 	detecting  phase = iota // the protocol is not known; the target may be dialed already
 	connecting              // known; waiting for the target
 	relaying
+	mediating // requests go their own ways: see server
 	over
 )
 
@@ -61,10 +64,16 @@ type flow struct {
 	sni, alpn  string
 	detected   string // name of an opaque payload, for people
 	started    time.Duration
-	last       time.Duration // something passed
-	looked     time.Duration // after peers that have vanished
-	bytes      [2]uint64     // read from each side
-	fd         int           // of the client; -1 once src has it
+	last       time.Duration       // something passed
+	looked     time.Duration       // after peers that have vanished
+	bytes      [2]uint64           // read from each side
+	server     server              // while mediating
+	seen       [2]uint64           // of src.Bytes, counted
+	to         netip.AddrPort      // what is dialed
+	place      exchange.Connection // of an opaque connection, among the endpoints
+	hasPlace   bool
+	placed     bool // counted as load there
+	fd         int  // of the client; -1 once src has it
 	phase      phase
 	link       link
 	kind       protocol.Kind
@@ -73,6 +82,7 @@ type flow struct {
 	waiting    bool // counted in Forwarder.detecting
 	counted    bool // in the lane
 	keepalive  bool // set on dst
+	draining   bool // the server was told
 }
 
 // begin resolves, then dials or reads.
@@ -171,7 +181,9 @@ func (fl *flow) end(from l4.Side, err syscall.Errno) {
 		return
 	}
 	fl.src.Reset()
-	fl.dst.Reset()
+	if fl.phase != mediating { // else it is somebody else's by now
+		fl.dst.Reset()
+	}
 	fl.over(from, err)
 }
 
@@ -187,6 +199,7 @@ func (fl *flow) over(from l4.Side, err syscall.Errno) {
 	loop.Cancel(&fl.dialTimer)
 	fl.doneWaiting()
 	fl.recordEnd(from, err)
+	fl.leavePlace()
 	if fl.fd >= 0 {
 		closeFD(fl.fd)
 		fl.fd = -1

@@ -18,6 +18,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/admin"
 	"github.com/meshctl/meshctl/proxy/conn"
 	"github.com/meshctl/meshctl/proxy/detect"
+	"github.com/meshctl/meshctl/proxy/exchange"
 	"github.com/meshctl/meshctl/proxy/l7"
 	"github.com/meshctl/meshctl/proxy/metrics"
 	"github.com/meshctl/meshctl/proxy/protocol"
@@ -38,17 +39,24 @@ type Forwarder struct {
 	detecting     atomic.Int64
 	held          atomic.Int64 // bytes in the heads of all connections
 	shortage      seldom       // lines about failed accepts
+	exchanges     []*exchange.Lane
 }
 
 // New makes a Forwarder. memory may be shared by several.
 func New(cfg Config, d metrics.Direction, router Router, m *metrics.Metrics, log *slog.Logger, memory *detect.Memory, loops []*conn.Loop) *Forwarder {
 	f := &Forwarder{cfg: cfg, direction: d, router: router, metrics: m, memory: memory, observer: newObserver, vanishedAfter: vanishedAfter,
 		log: log.With("direction", d.String()), lanes: make(map[*conn.Loop]*lane, len(loops))}
-	for _, l := range loops {
-		f.lanes[l] = &lane{forwarder: f, loop: l}
+	for i, x := range exchange.NewLanes(cfg.Exchange, loops) {
+		ln := &lane{forwarder: f, loop: loops[i], exchanges: x}
+		x.Dialed = f.dialed(ln)
+		f.lanes[ln.loop] = ln
+		f.exchanges = append(f.exchanges, x)
 	}
 	return f
 }
+
+// Lanes are the parts of the Forwarder's loops that an exchange.Upstream needs.
+func (f *Forwarder) Lanes() []*exchange.Lane { return f.exchanges }
 
 // Accept begins to serve c on l.
 func (f *Forwarder) Accept(l *conn.Loop, c conn.Accepted) {
@@ -128,6 +136,7 @@ type lane struct {
 	first     *flow
 	draining  bool
 	sweeping  conn.Timer
+	exchanges *exchange.Lane
 	lines     budget
 	open      atomic.Int64
 }

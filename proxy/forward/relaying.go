@@ -121,6 +121,11 @@ func (fl *flow) countRead(from l4.Side, n int) {
 
 // drainIfIdle closes an HTTP connection on which no exchange is open.
 func (fl *flow) drainIfIdle() {
+	if fl.phase == mediating && !fl.draining {
+		fl.draining = true
+		fl.server.Drain()
+		return
+	}
 	if !fl.idle() {
 		return
 	}
@@ -137,6 +142,10 @@ func (fl *flow) idle() bool {
 
 // lookAfter is called about once a second.
 func (fl *flow) lookAfter() {
+	if fl.phase == mediating {
+		fl.countServed()
+		return
+	}
 	if fl.phase != relaying {
 		return
 	}

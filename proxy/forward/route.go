@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/meshctl/meshctl/proxy/discovery"
+	"github.com/meshctl/meshctl/proxy/exchange"
 	"github.com/meshctl/meshctl/proxy/protocol"
 )
 
@@ -17,6 +18,11 @@ type Route struct {
 	// To is what is known of the original destination, nil where nobody was asked.
 	// Its View has the endpoints, of which Target is one.
 	To *discovery.Target
+	// Up is where requests and connections to the original destination go; nil:
+	// to Target. Mediate: HTTP requests are taken one by one, because there is a
+	// choice of endpoints, a route or a policy.
+	Up      *exchange.Upstream
+	Mediate bool
 }
 
 // Router chooses the Route of a connection from client to its original

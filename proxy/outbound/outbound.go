@@ -3,10 +3,10 @@
 package outbound
 
 import (
-	"math/rand/v2"
 	"net/netip"
 
 	"github.com/meshctl/meshctl/proxy/discovery"
+	"github.com/meshctl/meshctl/proxy/exchange"
 	"github.com/meshctl/meshctl/proxy/forward"
 	"github.com/meshctl/meshctl/proxy/policy"
 )
@@ -17,6 +17,10 @@ type Router struct {
 	// Targets, if set, says what a destination is; policy then only knows the
 	// proxy's own listeners. It must not change once the Router is in use.
 	Targets discovery.Resolver
+	// Lanes are those of the Forwarder that the Router is for; set before use.
+	Lanes []*exchange.Lane
+	// Mediate has the requests of all HTTP connections taken one by one.
+	Mediate bool
 }
 
 // New makes a Router from what is declared.
@@ -41,14 +45,12 @@ func (r *Router) Route(_, dst netip.AddrPort) (forward.Route, error) {
 	case len(v.Endpoints) == 0:
 		return forward.Route{}, &forward.Refusal{Reason: "no_endpoints"}
 	}
+	for _, e := range v.Endpoints {
+		if r.policy.Loop(e.Addr) {
+			return forward.Route{}, &forward.Refusal{Reason: "own_listener"}
+		}
+	}
 	// Any endpoint will do for TCP, so the choice does not depend on what the
-	// client is going to say.
-	e := v.Endpoints[0]
-	if n := len(v.Endpoints); n > 1 {
-		e = v.Endpoints[rand.IntN(n)]
-	}
-	if r.policy.Loop(e.Addr) {
-		return forward.Route{}, &forward.Refusal{Reason: "own_listener"}
-	}
-	return forward.Route{Target: e.Addr, Kind: v.Protocol.Kind, Early: true, To: to}, nil
+	// client is going to say, and may be made early.
+	return forward.Route{Target: dst, Kind: v.Protocol.Kind, Early: true, To: to, Up: r.upstream(to), Mediate: r.Mediate || mediate(v)}, nil
 }

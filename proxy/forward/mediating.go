@@ -1,0 +1,132 @@
+package forward
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"syscall"
+
+	"github.com/meshctl/meshctl/proxy/conn"
+	"github.com/meshctl/meshctl/proxy/exchange"
+	"github.com/meshctl/meshctl/proxy/h1"
+	"github.com/meshctl/meshctl/proxy/h2"
+	"github.com/meshctl/meshctl/proxy/l4"
+	"github.com/meshctl/meshctl/proxy/l7"
+	"github.com/meshctl/meshctl/proxy/metrics"
+	"github.com/meshctl/meshctl/proxy/protocol"
+)
+
+// server is a client's connection whose requests are taken one by one.
+type server interface {
+	Start(head []byte)
+	Drain()
+}
+
+// mediated reports whether requests of the connection go their own ways.
+func (fl *flow) mediated() bool {
+	return fl.kind.HTTP() && fl.route.Mediate && fl.route.Up != nil
+}
+
+// mediate gives the client's socket to a server of HTTP. b is what the client
+// has sent so far.
+func (fl *flow) mediate(b []byte) {
+	ln, f := fl.lane, fl.lane.forwarder
+	fl.phase = mediating
+	fl.http = f.metrics.HTTP(f.direction, fl.route.Target, tlsLabels(f.direction))
+	fl.giveLink()
+	open := ln.exchanges.Serve(fl.route.Up, fl)
+	if fl.kind == protocol.HTTP2 {
+		fl.server = h2.NewServer(ln.loop, &fl.src, f.cfg.Exchange.H2, open, fl.served)
+	} else {
+		fl.server = h1.NewServer(ln.loop, &fl.src, f.cfg.Exchange.H1, open, fl.served)
+	}
+	fl.server.Start(b)
+	fl.letGo()
+}
+
+// giveLink gives a connection that was dialed early to those that carry
+// requests to its endpoint. One that is not up yet is of no use.
+func (fl *flow) giveLink() {
+	ln := fl.lane
+	if fl.link == linked {
+		count, place, has := fl.dstTCP, fl.place, fl.hasPlace
+		started := ln.loop.Now()
+		fl.dstTCP, fl.hasPlace = nil, false
+		ln.exchanges.Adopt(fl.to, &fl.dst, fl.kind == protocol.HTTP2, func() {
+			count.Close("", ln.loop.Now()-started)
+			if has {
+				place.Closed()
+			}
+		})
+		return
+	}
+	ln.loop.Cancel(&fl.dialTimer)
+	fl.dst.Reset()
+	fl.link = unlinked
+}
+
+// served is called when the client's connection is over.
+func (fl *flow) served(err error) {
+	fl.countServed()
+	var errno syscall.Errno
+	switch e, ok := errors.AsType[syscall.Errno](err); {
+	case ok:
+		errno = e
+	case err != nil && !errors.Is(err, io.EOF):
+		fl.lane.log(slog.LevelDebug, "HTTP connection ended", fl.about(slog.Any("err", err))...)
+	}
+	fl.over(l4.Client, errno)
+}
+
+// countServed counts the client's bytes since it was last called.
+func (fl *flow) countServed() {
+	in, out := fl.src.Bytes()
+	if n := int(in - fl.seen[0]); n > 0 {
+		fl.bytes[l4.Client] += uint64(n)
+		fl.last = fl.lane.loop.Now()
+		fl.srcTCP.Read(n)
+	}
+	if n := int(out - fl.seen[1]); n > 0 {
+		fl.bytes[l4.Server] += uint64(n)
+		fl.last = fl.lane.loop.Now()
+		fl.srcTCP.Write(n)
+	}
+	fl.seen = [2]uint64{in, out}
+}
+
+// Requested counts a request.
+func (fl *flow) Requested([]byte) { fl.http.Request() }
+
+// Responded counts a response.
+func (fl *flow) Responded(r exchange.Result) {
+	fail := ""
+	if r.Aborted {
+		fail = l7.ErrAborted
+		if r.Failure == exchange.ClientGone {
+			fail = l7.ErrCancel
+		}
+	}
+	success := fail == "" && r.Failure == 0 && l7.Success(r.Status, r.GRPC, r.GRPCStatus)
+	fl.http.Response(metrics.ResponseLabels{Status: r.Status, GRPC: r.GRPC, GRPCStatus: r.GRPCStatus, Success: success, Err: fail},
+		r.Latency, r.HasLatency)
+}
+
+// dialed counts the connections that exchanges open to their endpoints.
+func (f *Forwarder) dialed(ln *lane) func(sock *conn.Socket) (closed func()) {
+	return func(sock *conn.Socket) func() {
+		to, err := conn.PeerAddr(sock.FD())
+		if err != nil {
+			return func() {}
+		}
+		conn.Keepalive(sock.FD())
+		count := f.metrics.TCP(f.direction, metrics.Dst, to, tlsLabels(f.direction))
+		count.Open()
+		started := ln.loop.Now()
+		return func() {
+			in, out := sock.Bytes()
+			count.Read(int(in))
+			count.Write(int(out))
+			count.Close("", ln.loop.Now()-started)
+		}
+	}
+}
