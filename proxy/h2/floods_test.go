@@ -166,7 +166,9 @@ func TestHeadsThatAreTooLargeAreAnswered(t *testing.T) {
 			block := p.fields(with("x-auth", strings.Repeat("~", c.size))...) // no shorter with Huffman
 			before := heap()
 			p.mute = true
+			sent := make(chan struct{})
 			go func() {
+				defer close(sent)
 				_ = p.WriteRawFrame(http2.FrameHeaders, 1, 1, block[:16384])
 				for block = block[16384:]; len(block) > 0; {
 					n := min(16384, len(block))
@@ -179,6 +181,7 @@ func TestHeadsThatAreTooLargeAreAnswered(t *testing.T) {
 			if got := p.outcome(1); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
+			<-sent
 			if c.lives {
 				p.request(3, true, "/")
 				if got := p.outcome(3); got != "200 2" {

@@ -141,7 +141,8 @@ func (l *link) Ready(_ *conn.Socket, ev conn.Events) {
 
 // Panicked ends the connection that panicked.
 func (l *link) Panicked(v any, stack []byte) {
-	l.lose(fmt.Errorf("panic: %v\n%s", v, stack))
+	l.cause = fmt.Errorf("panic: %v\n%s", v, stack)
+	l.lose(l.cause)
 }
 
 // read reads until nothing is there, others have to get their turn, or the peer
