@@ -32,6 +32,7 @@ func (fl *flow) mediated() bool {
 func (fl *flow) mediate(b []byte) {
 	ln, f := fl.lane, fl.lane.forwarder
 	fl.phase = mediating
+	fl.seen[0], fl.seen[1] = fl.src.Bytes() // counted already
 	fl.http = f.metrics.HTTP(f.direction, fl.route.Target, tlsLabels(f.direction))
 	fl.giveLink()
 	open := ln.exchanges.Serve(fl.route.Up, fl)
