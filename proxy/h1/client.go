@@ -44,9 +44,9 @@ type Client struct {
 }
 
 // NewClient takes over an attached socket whose connection is up. idle is called
-// when an exchange is over and the connection can carry another, ended once, when
-// it cannot: the connection is closed then. Neither is called from inside a call
-// of the middle's.
+// at the end of the round in which an exchange is over, if the connection can
+// carry another; ended once, when it cannot and is closed: at once if it was idle,
+// so that a pool never holds one that is not, else at the end of the round.
 func NewClient(loop *conn.Loop, sock *conn.Socket, cfg Config, idle func(*Client), ended func(*Client, error)) *Client {
 	c := &Client{link: newLink(loop, sock, cfg), idle: idle, ended: ended, at: atIdle}
 	sock.Handle(c)
@@ -66,7 +66,7 @@ func (c *Client) Open(r message.Receiver) message.Stream {
 	return c
 }
 
-// Close ends an idle connection; ended is called as always.
+// Close ends an idle connection, calling ended before it returns.
 func (c *Client) Close() { c.end(nil, false) }
 
 // Fresh reports whether the connection carries its first exchange.
@@ -162,11 +162,16 @@ func (c *Client) end(err error, reset bool) {
 	if c.at == over {
 		return
 	}
+	idle := c.at == atIdle
 	c.recv, c.at, c.mute, c.err = nil, over, true, err
 	if reset {
 		c.sock.Reset()
 	} else {
 		c.sock.Close()
+	}
+	if idle {
+		c.bury()
+		return
 	}
 	c.soon(c)
 }

@@ -211,3 +211,17 @@ func TestAPanicOfTheMiddleEndsTheConnectionToTheServer(t *testing.T) {
 	}
 	e.wire.close()
 }
+
+func TestAPoolHearsAtOnceOfAnIdleConnectionThatEnded(t *testing.T) {
+	b := newBench(t)
+	e := b.dial()
+	e.ask("GET", "", true)
+	e.send(empty200)
+	if e.Close(); len(e.ends) != 1 {
+		t.Error("Close returned before ended was called")
+	}
+	if b.loop.Step(); len(e.ends) != 1 {
+		t.Errorf("%d ends", len(e.ends))
+	}
+	e.wire.close()
+}

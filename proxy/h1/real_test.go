@@ -1,6 +1,7 @@
 package h1_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -326,5 +327,22 @@ func TestASlowReaderHoldsItsServerBack(t *testing.T) {
 	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if n := <-sent; n >= 64<<20 { // what the kernel's buffers on the way take is a few MiB
 		t.Errorf("the server could send %d bytes to a client that reads none", n)
+	}
+}
+
+func TestARefusalOutlivesTheBytesThatFollowTheFault(t *testing.T) {
+	addr, _, _ := through(t, http.NotFoundHandler())
+	for range 20 {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("a", 4<<20)) }()
+		time.Sleep(10 * time.Millisecond) // a client that writes before it reads
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || resp.StatusCode != 431 {
+			t.Errorf("got %v, %v", resp, err)
+		}
+		c.Close()
 	}
 }

@@ -28,11 +28,9 @@ func (c *Server) input(b []byte) {
 	c.parked = len(b) > 0 && (c.at == atWait || c.at == atHead && c.busy())
 }
 
-// busy reports whether the next request has to wait: its client does not read, or
-// late calls of the exchange that is just over could hit it.
-func (c *Server) busy() bool {
-	return c.Pending() > message.HighWater || c.last == c.loop.Round()
-}
+// busy reports whether the next request has to wait because late calls of the
+// exchange that is just over could hit it.
+func (c *Server) busy() bool { return c.last == c.loop.Round() }
 
 // head begins an exchange. Empty lines in front of a request are skipped (RFC
 // 9112, 2.2).

@@ -55,14 +55,13 @@ func (c *Client) head(b []byte) int {
 	case h.Status == 101 || c.connect && h.Status >= 200 && h.Status < 300:
 		c.tunnel(h)
 	default:
-		c.final(p, h, len(b) == n)
+		c.final(p, h)
 	}
 	return n
 }
 
-// final decides how the response's body ends (RFC 9112, 6.3). last: nothing
-// came behind the head.
-func (c *Client) final(p *parser, h *message.Head, last bool) {
+// final decides how the response's body ends (RFC 9112, 6.3).
+func (c *Client) final(p *parser, h *message.Head) {
 	c.stays = p.keeps()
 	end := false
 	switch {
@@ -86,17 +85,15 @@ func (c *Client) final(p *parser, h *message.Head, last bool) {
 		c.recv.Head(c, h, false)
 		return
 	}
-	recv := c.close(last)
+	recv := c.finish()
 	recv.Head(c, h, true)
 	c.settle()
 }
 
-// close closes the stream at the end of the response, before the middle is told.
-// last: no byte of another message has come behind it.
-func (c *Client) close(last bool) message.Receiver {
+// finish closes the stream at the end of the response, before the middle is told.
+func (c *Client) finish() message.Receiver {
 	recv := c.recv
 	c.recv, c.at = nil, atWait
-	c.stays = c.stays && last
 	return recv
 }
 
@@ -122,7 +119,7 @@ func (c *Client) content(b []byte) int {
 		return len(b)
 	}
 	if end {
-		recv := c.close(len(b) == n)
+		recv := c.finish()
 		recv.Data(c, data, true)
 		c.settle()
 		return n
@@ -146,7 +143,7 @@ func (c *Client) trailers(b []byte) int {
 	case n == 0:
 		return 0
 	}
-	recv := c.close(len(b) == n)
+	recv := c.finish()
 	if len(h.Fields) == 0 {
 		recv.Data(c, nil, true)
 	} else {

@@ -532,3 +532,27 @@ func TestAClientThatStallsIsGivenUp(t *testing.T) {
 		})
 	}
 }
+
+// late calls a stream at the end of the round in which it is over.
+type late struct{ s message.Stream }
+
+func (l late) Flush()               { l.s.Abort(message.Cancel) }
+func (l late) Panicked(any, []byte) {}
+
+func TestALateCallOfAnExchangeDoesNotHitTheNext(t *testing.T) {
+	b := newBench(t)
+	r := &tape{}
+	n := 0
+	r.onEnd = func(s message.Stream) {
+		answer(s)
+		if n++; n == 1 {
+			b.loop.FlushSoon(late{s})
+		}
+	}
+	w, _, _ := b.serve(h1.Config{}, r)
+	w.send(get("") + get("") + get(""))
+	if got := strings.Count(w.read(), "HTTP/1.1 200"); got != 3 || n != 3 {
+		t.Errorf("%d responses to %d requests, want 3", got, n)
+	}
+	w.close()
+}
