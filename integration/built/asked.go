@@ -19,6 +19,7 @@ type Connection struct {
 	Detected, Reason, SNI, ALPN, State  string
 	BytesIn                             uint64 `json:"bytes_in"`
 	BytesOut                            uint64 `json:"bytes_out"`
+	Service, Declared, Endpoint         string
 }
 
 // Connections returns the open connections.

@@ -14,6 +14,9 @@ type Connection struct {
 	Direction string         // inbound or outbound
 	Client    netip.AddrPort // who opened it
 	Target    netip.AddrPort // original destination
+	Service   string         // what the destination is: "Service shop/db port 3306 (mysql)"
+	Endpoint  netip.AddrPort // where an opaque connection went, if that is not Target
+	Declared  string         // what was known of the protocol beforehand, and who said it
 	Protocol  string         // what it is served as: opaque, tls, http/1, http/2, unknown
 	Detected  string         // name of the payload for people: mysql, redis ...
 	Reason    string         // why it is served so
@@ -30,6 +33,9 @@ type shown struct {
 	Direction string         `json:"direction"`
 	Client    netip.AddrPort `json:"client"`
 	Target    netip.AddrPort `json:"target"`
+	Service   string         `json:"service,omitempty"`
+	Endpoint  netip.AddrPort `json:"endpoint,omitzero"`
+	Declared  string         `json:"declared,omitempty"`
 	Protocol  string         `json:"protocol"`
 	Detected  string         `json:"detected,omitempty"`
 	Reason    string         `json:"reason,omitempty"`
@@ -46,6 +52,7 @@ type shown struct {
 func (c Connection) MarshalJSON() ([]byte, error) {
 	return json.Marshal(shown{
 		Direction: c.Direction, Client: unmap(c.Client), Target: unmap(c.Target),
+		Service: c.Service, Endpoint: unmap(c.Endpoint), Declared: c.Declared,
 		Protocol: c.Protocol, Detected: c.Detected, Reason: c.Reason, SNI: c.SNI, ALPN: c.ALPN, State: c.State,
 		BytesIn: c.BytesIn, BytesOut: c.BytesOut, AgeMS: c.Age.Milliseconds(),
 	})

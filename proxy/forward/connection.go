@@ -7,11 +7,21 @@ import (
 
 // describe shows fl as it is now, for /connections.
 func (fl *flow) describe() admin.Connection {
-	return admin.Connection{
+	c := admin.Connection{
 		Direction: fl.lane.forwarder.direction.String(), Client: fl.client, Target: fl.route.Target,
 		Protocol: fl.kind.String(), Detected: fl.detected, Reason: fl.reason.String(), SNI: fl.sni, ALPN: fl.alpn,
 		State: fl.state(), BytesIn: fl.bytes[l4.Client], BytesOut: fl.bytes[l4.Server], Age: fl.lane.loop.Now() - fl.started,
 	}
+	if v := fl.route.View; v != nil {
+		c.Declared = v.Protocol.String()
+		if !v.Object.IsZero() {
+			c.Service = v.String()
+		}
+	}
+	if fl.to != fl.route.Target && fl.phase != mediating {
+		c.Endpoint = fl.to
+	}
+	return c
 }
 
 // state is the phase, or what the observer came to.

@@ -15,9 +15,9 @@ type Route struct {
 	// Early allows the target to be dialed before the client speaks: there is
 	// one possible endpoint, so that the choice cannot depend on the protocol.
 	Early bool
-	// To is what is known of the original destination, nil where nobody was asked.
-	// Its View has the endpoints, of which Target is one.
-	To *discovery.Target
+	// View is what was known of the original destination when the Route was chosen;
+	// nil where nobody was asked.
+	View *discovery.View
 	// Up is where requests and connections to the original destination go; nil:
 	// to Target. Mediate: HTTP requests are taken one by one, because there is a
 	// choice of endpoints, a route or a policy.
