@@ -104,7 +104,7 @@ func TestWhatServersDoReachesTheClient(t *testing.T) {
 			_ = p.WriteData(id, true, []byte("abc"))
 		}, "200 3"},
 		"304 with a length":        {func(p *peer, id uint32) { p.head(id, true, ":status", "304", "content-length", "3") }, "304 0"},
-		"a reset before a head":    {func(p *peer, id uint32) { _ = p.WriteRSTStream(id, http2.ErrCodeInternal) }, "502 0"},
+		"a reset before a head":    {func(p *peer, id uint32) { _ = p.WriteRSTStream(id, http2.ErrCodeInternal) }, "RST INTERNAL_ERROR"},
 		"refused":                  {func(p *peer, id uint32) { _ = p.WriteRSTStream(id, http2.ErrCodeRefusedStream) }, "RST REFUSED_STREAM"},
 		"reset: CANCEL":            {reset(http2.ErrCodeCancel), "RST CANCEL"},
 		"reset: INTERNAL_ERROR":    {reset(http2.ErrCodeInternal), "RST INTERNAL_ERROR"},
@@ -118,14 +118,14 @@ func TestWhatServersDoReachesTheClient(t *testing.T) {
 		"GOAWAY that does not":     {func(p *peer, _ uint32) { _ = p.WriteGoAway(0, 0, nil) }, "RST REFUSED_STREAM"},
 		"a push": {func(p *peer, id uint32) {
 			_ = p.WritePushPromise(http2.PushPromiseParam{StreamID: id, PromiseID: 2, EndHeaders: true})
-		}, "502 0"},
-		"no status":                   {func(p *peer, id uint32) { p.head(id, true, "x", "y") }, "502 0"},
-		"a bad status":                {func(p *peer, id uint32) { p.head(id, true, ":status", "20") }, "502 0"},
-		"status 101":                  {func(p *peer, id uint32) { p.head(id, true, ":status", "101") }, "502 0"},
-		"an interim head that ends":   {func(p *peer, id uint32) { p.head(id, true, ":status", "100") }, "502 0"},
-		"a pseudo-header of requests": {func(p *peer, id uint32) { p.head(id, true, ":status", "200", ":path", "/") }, "502 0"},
-		"a hop-by-hop field":          {func(p *peer, id uint32) { p.head(id, true, ":status", "200", "connection", "close") }, "502 0"},
-		"DATA before a head":          {func(p *peer, id uint32) { _ = p.WriteData(id, true, []byte("abc")) }, "502 0"},
+		}, "RST PROTOCOL_ERROR"},
+		"no status":                   {func(p *peer, id uint32) { p.head(id, true, "x", "y") }, "RST PROTOCOL_ERROR"},
+		"a bad status":                {func(p *peer, id uint32) { p.head(id, true, ":status", "20") }, "RST PROTOCOL_ERROR"},
+		"status 101":                  {func(p *peer, id uint32) { p.head(id, true, ":status", "101") }, "RST PROTOCOL_ERROR"},
+		"an interim head that ends":   {func(p *peer, id uint32) { p.head(id, true, ":status", "100") }, "RST PROTOCOL_ERROR"},
+		"a pseudo-header of requests": {func(p *peer, id uint32) { p.head(id, true, ":status", "200", ":path", "/") }, "RST PROTOCOL_ERROR"},
+		"a hop-by-hop field":          {func(p *peer, id uint32) { p.head(id, true, ":status", "200", "connection", "close") }, "RST PROTOCOL_ERROR"},
+		"DATA before a head":          {func(p *peer, id uint32) { _ = p.WriteData(id, true, []byte("abc")) }, "RST PROTOCOL_ERROR"},
 		"more than the length": {func(p *peer, id uint32) {
 			p.head(id, false, ":status", "200", "content-length", "2")
 			_ = p.WriteData(id, true, []byte("abc"))
@@ -138,7 +138,7 @@ func TestWhatServersDoReachesTheClient(t *testing.T) {
 			p.head(id, false, ":status", "204")
 			_ = p.WriteData(id, true, []byte("abc"))
 		}, "RST PROTOCOL_ERROR"},
-		"no HTTP/2 at all": {func(p *peer, _ uint32) { fmt.Fprint(p.Conn, "HTTP/1.1 400 Bad Request\r\n\r\n") }, "502 0"},
+		"no HTTP/2 at all": {func(p *peer, _ uint32) { fmt.Fprint(p.Conn, "HTTP/1.1 400 Bad Request\r\n\r\n") }, "RST PROTOCOL_ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -306,5 +306,65 @@ func TestAServersLimitOfStreamsIsKept(t *testing.T) {
 		case <-time.After(5 * time.Second):
 			t.Fatal("requests do not arrive")
 		}
+	}
+}
+
+func TestTunnelsEndOneDirectionAtATime(t *testing.T) {
+	connect := []string{":method", "CONNECT", ":authority", "db.test:3306"}
+	for name, first := range map[string]bool{"the client ends first": true, "the server ends first": false} {
+		t.Run(name, func(t *testing.T) {
+			to := scripted(t, func(p *peer) {
+				id := p.await()
+				p.head(id, false, ":status", "200")
+				if !first {
+					_ = p.WriteData(id, true, []byte("greeting"))
+				}
+				heard := ""
+				for {
+					f, err := p.ReadFrame()
+					if err != nil {
+						return
+					}
+					if f, ok := f.(*http2.RSTStreamFrame); ok {
+						t.Errorf("the server gets RST_STREAM %v", f.ErrCode)
+					}
+					if f, ok := f.(*http2.DataFrame); ok {
+						heard += string(f.Data())
+						if f.StreamEnded() {
+							break
+						}
+					}
+				}
+				if first {
+					_ = p.WriteData(id, true, []byte(heard))
+				} else if heard != "many bytes" {
+					t.Errorf("the server heard %q", heard)
+				}
+				p.linger()
+			})
+			_, loop, at := serveMiddle(t, to, h2.Config{})
+			_ = loop
+			p := dialPeer(t, at)
+			p.head(1, false, connect...)
+			said := false
+			say := func() {
+				_ = p.WriteData(1, false, []byte("many "))
+				_ = p.WriteData(1, true, []byte("bytes"))
+				said = true
+			}
+			want := "200 8"
+			if first {
+				say()
+				want = "200 10"
+			}
+			if got := p.outcome(1); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			if !said {
+				say()
+				time.Sleep(50 * time.Millisecond)
+			}
+			p.request(3, true, "/") // the connection is well, whatever the script does
+		})
 	}
 }

@@ -3,8 +3,12 @@ package h2
 // ended is called when the end of the outgoing message is written.
 func (l *link) ended(s *stream) {
 	s.outEnded = true
-	if !l.server {
-		return // its response is still to come, or it would have been removed
+	switch {
+	case s.tunnel && s.inEnded:
+		l.remove(s, byPeer)
+		return
+	case s.tunnel || !l.server:
+		return // what comes in is still to end
 	}
 	s.over = true
 	l.resets.earn(1, resetBudget)
@@ -16,10 +20,14 @@ func (l *link) ended(s *stream) {
 	l.remove(s, how)
 }
 
-// answered is called when the response to a client's stream has ended.
-func (l *link) answered(s *stream) {
-	if l.streams.get(s.id) != s {
-		return // the receiver's call led to its end
+// heardOut is called when the receiver was told of the end of what comes in: it
+// ends a client's stream, and a tunnel whose other direction has ended.
+func (l *link) heardOut(s *stream) {
+	switch {
+	case l.streams.get(s.id) != s: // the receiver's call led to its end
+		return
+	case s.tunnel && !s.outEnded, !s.tunnel && l.server:
+		return // what goes out is still to end
 	}
 	if !s.outEnded {
 		l.writeReset(s.id, noError)

@@ -107,11 +107,11 @@ func (l *link) deliver(b []byte) {
 	if s.over { // answered already: what still comes is not wanted
 		return
 	}
-	s.over = end && !l.server
+	s.over = end && s.finished()
 	s.recv.Data(s, b, end)
 	switch {
-	case end && !l.server:
-		l.answered(s)
+	case end:
+		l.heardOut(s)
 	case d.s == s && !s.inEnded:
 		l.giveBack(s)
 	}

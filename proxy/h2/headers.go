@@ -147,7 +147,9 @@ func (l *link) openStream(h header, head *message.Head) {
 	}
 	s.recv.Head(s, head, false)
 	if s.inEnded && !s.over {
+		s.over = s.finished()
 		s.recv.Data(s, nil, true)
+		l.heardOut(s)
 	}
 }
 
@@ -191,11 +193,9 @@ func (l *link) trailers(s *stream, head *message.Head) {
 	if s.over {
 		return
 	}
-	s.over = !l.server
+	s.over = s.finished()
 	s.recv.Trailers(s, head)
-	if !l.server {
-		l.answered(s)
-	}
+	l.heardOut(s)
 }
 
 // response takes a final head.
@@ -214,9 +214,13 @@ func (l *link) response(s *stream, h header, head *message.Head) {
 		l.streamError(s.id, protocolError) // RFC 9113, 8.1.1
 		return
 	}
-	s.over = s.inEnded
-	s.recv.Head(s, head, s.inEnded)
+	s.over = s.finished()
+	s.recv.Head(s, head, s.inEnded && !s.tunnel)
+	if s.inEnded && s.tunnel && l.streams.get(s.id) == s {
+		s.over = s.finished()
+		s.recv.Data(s, nil, true)
+	}
 	if s.inEnded {
-		l.answered(s)
+		l.heardOut(s)
 	}
 }

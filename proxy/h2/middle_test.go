@@ -105,6 +105,7 @@ type hop struct {
 	m        *middle
 	down, up message.Stream
 	answered bool
+	tunnel   bool
 	over     bool
 }
 
@@ -128,6 +129,7 @@ func (h *hop) Head(s message.Stream, head *message.Head, end bool) {
 		h.fail(502)
 		return
 	}
+	h.tunnel = string(head.Method) == "CONNECT"
 	h.up = c.Open(h)
 	h.up.SendHead(head, end)
 }
@@ -166,7 +168,7 @@ func (h *hop) Aborted(s message.Stream, code message.Code) {
 			h.up.Abort(code)
 		}
 		h.done(h.up, true)
-	case !h.answered && code != message.Refused && code != message.NoError:
+	case !h.answered && code == message.Closed:
 		h.fail(502)
 	default:
 		h.down.Abort(code)
@@ -176,7 +178,7 @@ func (h *hop) Aborted(s message.Stream, code message.Code) {
 
 // done ends the exchange with its response.
 func (h *hop) done(s message.Stream, end bool) {
-	if end && s == h.up && !h.over {
+	if end && s == h.up && !h.over && !h.tunnel {
 		h.over = true
 		h.m.hops = append(h.m.hops, h)
 	}

@@ -190,9 +190,7 @@ func (l *link) writeTrailers(s *stream, h *message.Head) {
 	if s.pend > 0 {
 		b := append(l.pool.buffer(bound), make([]byte, frameHead)...)
 		s.trailers = appendFields(b, h)
-		if l.server {
-			s.over = true
-		}
+		s.over = s.over || s.finished()
 		return
 	}
 	l.roomFor(bound)

@@ -63,7 +63,7 @@ func (l *link) send(s *stream, b []byte) {
 	}
 	s.push(l.pool, b)
 	l.pend += len(b)
-	s.over = s.over || s.closing && l.server
+	s.over = s.over || s.finished()
 	s.full = s.full || s.Pending() > message.HighWater
 	l.list(s)
 }

@@ -62,6 +62,9 @@ func (s *stream) SendHead(h *message.Head, end bool) {
 	interim := l.server && h.Interim()
 	end = end && !interim && !(s.tunnel && !l.server)
 	s.headSent = !interim
+	if l.server && !interim {
+		s.tunnel = s.tunnel && h.Status/100 == 2
+	}
 	if end {
 		s.closing = true
 	}
@@ -91,6 +94,15 @@ func (s *stream) SendTrailers(h *message.Head) {
 	}
 	s.closing = true
 	s.link.writeTrailers(s, h)
+}
+
+// finished reports that the Receiver has heard, or caused, the end of all: of
+// the response, or of both directions of a tunnel.
+func (s *stream) finished() bool {
+	if s.tunnel {
+		return s.closing && s.inEnded
+	}
+	return s.link.server && s.closing || !s.link.server && s.inEnded
 }
 
 // Abort implements message.Stream.
