@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
 	"github.com/meshctl/meshctl/proxy/discovery/file"
 	"github.com/meshctl/meshctl/proxy/policy"
+	"github.com/meshctl/meshctl/proxy/protocol"
 )
 
 // sweepTargets is how often targets that nobody asks for are let go.
@@ -29,6 +31,9 @@ type targets struct {
 // there is no state to fall back to.
 func (p *Proxy) discover() error {
 	if len(p.cfg.Resources) == 0 {
+		if p.cfg.Intermediate {
+			p.targets.cache = discovery.NewCache(discovery.CacheConfig{}, addresses{p.cfg.OpaquePorts})
+		}
 		return nil
 	}
 	p.targets.reader = file.NewReader(file.Config{
@@ -44,7 +49,19 @@ func (p *Proxy) discover() error {
 	return nil
 }
 
-// resolver is nil without resources.
+// addresses knows nothing but the default list: every destination is itself.
+type addresses struct{ opaque ports.Set }
+
+// Find implements discovery.Source.
+func (a addresses) Find(dst netip.AddrPort) discovery.View {
+	v := discovery.View{Kind: discovery.Address, Port: dst.Port(), Endpoints: []discovery.Endpoint{{Addr: dst}}}
+	if a.opaque.Contains(dst.Port()) {
+		v.Protocol = discovery.Decision{Kind: protocol.Opaque, Reason: discovery.DefaultList}
+	}
+	return v
+}
+
+// resolver is nil where nothing is known.
 func (t *targets) resolver() discovery.Resolver {
 	if t.cache == nil {
 		return nil
@@ -81,13 +98,14 @@ func (p *Proxy) ownPorts(own *policy.Policy) error {
 // applyAnnotations takes the list of opaque ports; the rest of the annotations
 // counts at the start only. What the command line says wins.
 func (p *Proxy) applyAnnotations(pod annotation.Pod, notes []annotation.Note) {
-	for _, n := range notes {
-		if n.Wrong() {
-			p.cfg.Log.Warn("annotation left out", "file", p.cfg.Annotations, "err", n)
-		}
-	}
 	if p.cfg.OpaquePortsSaid {
 		return
+	}
+	for _, n := range notes {
+		if n.Wrong() && n.Key == annotation.OpaquePorts {
+			p.cfg.Log.Error("an annotation is wrong: the opaque ports stay as they were", "file", p.cfg.Annotations, "err", n)
+			return
+		}
 	}
 	set := p.cfg.OpaquePorts
 	if pod.OpaquePorts != nil {
@@ -105,10 +123,12 @@ func (p *Proxy) applyAnnotations(pod annotation.Pod, notes []annotation.Note) {
 func (p *Proxy) follow() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
-	if p.targets.cache != nil {
+	if p.targets.reader != nil {
 		following.Go(func() {
 			p.targets.reader.Watch(ctx, func(s *cluster.Snapshot) { p.targets.cache.Replace(s) })
 		})
+	}
+	if p.targets.cache != nil {
 		following.Go(func() { p.sweepTargets(ctx) })
 	}
 	if p.cfg.Annotations != "" {

@@ -22,6 +22,7 @@ type explainFlags struct {
 	output            string
 	rules             ruleFlags
 	proxy             proxyFlags
+	targets           targetFlags
 }
 
 // assumedUID stands for the application: any user that is not the proxy's.
@@ -54,16 +55,18 @@ redirect"; without any, the rules of the current namespace count if it has some.
 	f.StringVarP(&e.output, "output", "o", "text", "text or json")
 	e.rules.register(f)
 	e.registerProxy(f)
+	e.targets.registerResources(f)
 	return cmd
 }
 
 // explanation is the answer, as -o json writes it.
 type explanation struct {
 	rules.Explanation
-	Proxy   *proxyAnswer `json:"proxy,omitempty"`
-	Known   string       `json:"known,omitempty"` // protocols that use the port, and who speaks first
-	Rules   string       `json:"rules"`           // where the rules were taken from
-	Assumed []string     `json:"assumed,omitempty"`
+	Target  *targetAnswer `json:"target,omitempty"`
+	Proxy   *proxyAnswer  `json:"proxy,omitempty"`
+	Known   string        `json:"known,omitempty"` // protocols that use the port, and who speaks first
+	Rules   string        `json:"rules"`           // where the rules were taken from
+	Assumed []string      `json:"assumed,omitempty"`
 }
 
 func (e *explainFlags) run(cmd *cobra.Command, target string) error {
@@ -83,6 +86,9 @@ func (e *explainFlags) run(cmd *cobra.Command, target string) error {
 	if err != nil {
 		return err
 	}
+	if err := e.ownPorts(&settings, cmd.Flags().Changed("opaque-ports")); err != nil {
+		return err
+	}
 	from, err := e.source(cmd, settings.admin)
 	if err != nil {
 		return err
@@ -91,6 +97,9 @@ func (e *explainFlags) run(cmd *cobra.Command, target string) error {
 		settings = *from.settings
 	}
 	answer := e.explain(from, packet, settings)
+	if err := e.explainTarget(&answer, packet, settings); err != nil {
+		return err
+	}
 	if e.output == "json" {
 		out := json.NewEncoder(cmd.OutOrStdout())
 		out.SetIndent("", "  ")
@@ -186,9 +195,29 @@ func (e *explainFlags) explain(from source, packet rules.Packet, settings proxyS
 	return a
 }
 
+// explainTarget adds what the resources say of an outbound destination.
+func (e *explainFlags) explainTarget(a *explanation, packet rules.Packet, settings proxySettings) error {
+	if packet.Direction != rules.Outbound || a.Proxy == nil || !a.Proxy.speaks() {
+		return nil
+	}
+	target, err := e.target(packet.Dst, settings.opaque)
+	if err != nil || target == nil {
+		return err
+	}
+	a.Target = target
+	a.Proxy = target.overrule(a.Proxy, settings.waits(packet.Dst.Port()))
+	if !a.Proxy.speaks() {
+		a.Known = ""
+	}
+	return nil
+}
+
 // print writes the answer for people.
 func (a explanation) print(w io.Writer) error {
 	lines := a.Lines()
+	if a.Target != nil {
+		lines = append(lines, a.Target.lines()...)
+	}
 	if a.Proxy != nil {
 		lines = append(lines, "  proxy    "+a.Proxy.Does)
 		if a.Proxy.First != "" {

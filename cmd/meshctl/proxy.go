@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -9,11 +10,13 @@ import (
 	"os/signal"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshctl/meshctl/internal/listen"
 	"github.com/meshctl/meshctl/internal/ports"
 	"github.com/meshctl/meshctl/proxy"
+	"github.com/meshctl/meshctl/proxy/discovery/file"
 	"github.com/meshctl/meshctl/proxy/policy"
 )
 
@@ -22,6 +25,8 @@ type proxyFlags struct {
 	inboundListen, outboundListen, adminListen string
 	opaquePorts                                string
 	fixedTarget                                string
+	targets                                    targetFlags
+	flags                                      *pflag.FlagSet
 	logLevel, logFormat                        string
 	cfg                                        proxy.Config
 }
@@ -48,6 +53,8 @@ others may go on for --shutdown-grace-period. A second signal ends at once.`,
 
 func (p *proxyFlags) register(cmd *cobra.Command) {
 	f, c := cmd.Flags(), &p.cfg
+	p.flags = f
+	p.targets.register(f)
 	f.StringVar(&p.inboundListen, "inbound-listen", "[::]:4143", "where connections from the network are redirected to; [::] takes IPv4 too")
 	f.StringVar(&p.outboundListen, "outbound-listen", "127.0.0.1:4140,[::1]:4140", "where the application's connections are redirected to; keep it on loopback")
 	f.StringVar(&p.adminListen, "admin-listen", "[::]:4191", "metrics, probes and, from loopback only, /connections /config /shutdown")
@@ -64,10 +71,15 @@ func (p *proxyFlags) register(cmd *cobra.Command) {
 	f.StringVar(&p.logFormat, "log-format", "plain", "plain or json")
 	f.StringVar(&p.fixedTarget, "fixed-target", "", "take this address for every connection's original destination, for tests without rules")
 	_ = f.MarkHidden("fixed-target") // it exists: registered in the line above
+	f.BoolVar(&c.Intermediate, "intermediate", false, "take the requests of every outbound HTTP connection one by one, for tests")
+	_ = f.MarkHidden("intermediate")
 }
 
 // config turns the flags into a Config.
 func (p *proxyFlags) config(log io.Writer) (proxy.Config, error) {
+	if err := fromAnnotations(p.flags, p.targets.annotations, proxyStandIns(p), log); err != nil {
+		return p.cfg, err
+	}
 	c := p.cfg
 	for _, l := range []struct {
 		flag, list string
@@ -91,6 +103,8 @@ func (p *proxyFlags) config(log io.Writer) (proxy.Config, error) {
 	if c.OpaquePorts, err = ports.ParseOver(p.opaquePorts, policy.DefaultOpaque()); err != nil {
 		return c, usagef("--opaque-ports: %w", err)
 	}
+	c.OpaquePortsSaid = p.flags.Changed("opaque-ports")
+	c.Resources, c.Namespace, c.Annotations = p.targets.resources, p.targets.namespace, p.targets.annotations
 	if p.fixedTarget != "" {
 		if c.FixedTarget, err = netip.ParseAddrPort(p.fixedTarget); err != nil {
 			return c, usagef("--fixed-target: %w", err)
@@ -116,6 +130,9 @@ func (p *proxyFlags) run(log io.Writer) error {
 	cfg.SkipPackets = skipCounter()
 	px, err := proxy.New(cfg)
 	if err != nil {
+		if _, broken := errors.AsType[file.Problem](err); broken {
+			return inputError{err}
+		}
 		return err
 	}
 	ctx, now, stop := signals()

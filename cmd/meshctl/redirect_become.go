@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/meshctl/meshctl/redirect"
 	"github.com/meshctl/meshctl/rules"
@@ -122,9 +124,21 @@ func (r *redirection) proveAndExec(ctx context.Context, program string, verifier
 		gid = *c.ProxyGID
 	}
 	return redirect.Exec(r.ns, redirect.Proxy{
-		Program: program, Args: append([]string{"meshctl", "proxy"}, r.proxyArgs...), Env: os.Environ(),
+		Program: program, Args: append([]string{"meshctl", "proxy"}, r.argsOfProxy()...), Env: os.Environ(),
 		UID: c.ProxyUID, GID: gid, Listeners: listeners,
 	})
+}
+
+// argsOfProxy lets the proxy read the annotations that the rules were made of,
+// unless it was told which to read.
+func (r *redirection) argsOfProxy() []string {
+	file := r.flags.rules.annotations
+	if file == "" || slices.ContainsFunc(r.proxyArgs, func(a string) bool {
+		return a == "--annotations" || strings.HasPrefix(a, "--annotations=")
+	}) {
+		return r.proxyArgs
+	}
+	return append([]string{"--annotations", file}, r.proxyArgs...)
 }
 
 // leaveWatcher starts the process that removes the rules after the proxy. The

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 
@@ -24,12 +25,15 @@ type ruleFlags struct {
 	skipInSubnets, skipOutSubnets []string
 	keepInvalid                   bool
 	ipv6                          string
+	annotations                   string
+	flags                         *pflag.FlagSet
 	strict                        map[string]bool // lists given by their linkerd2-proxy-init names
 }
 
 func (r *ruleFlags) register(f *pflag.FlagSet) {
 	d := rules.DefaultConfig()
 	r.strict = map[string]bool{}
+	r.flags = f
 	f.Uint16VarP(&r.inboundPort, "inbound-port", "p", d.InboundPort, "the proxy's port for connections that come in")
 	f.Uint16Var(&r.outboundPort, "outbound-port", d.OutboundPort, "the proxy's port for connections that the application opens")
 	f.Uint32VarP(&r.proxyUID, "proxy-uid", "u", d.ProxyUID, "user that the proxy runs as; its own connections stay direct")
@@ -44,12 +48,16 @@ func (r *ruleFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&r.keepInvalid, "keep-invalid", false, "do not drop packets that conntrack calls invalid (they can reset redirected connections)")
 	f.StringVar(&r.ipv6, "ipv6", "auto", "auto, required (fail where IPv6 cannot be redirected) or off (IPv6 goes around the proxy)")
 	f.Lookup("ipv6").NoOptDefVal = "auto"
+	f.StringVar(&r.annotations, "annotations", "", "file with the pod's own annotations, as the downward API writes it; flags win over it")
 }
 
 // config turns the flags into a Config; every error is a usage error that names
 // the flag.
 func (r *ruleFlags) config() (rules.Config, error) {
 	c := rules.DefaultConfig()
+	if err := fromAnnotations(r.flags, r.annotations, ruleStandIns(), os.Stderr); err != nil {
+		return c, err
+	}
 	c.InboundPort, c.OutboundPort, c.ProxyUID, c.KeepInvalid = r.inboundPort, r.outboundPort, r.proxyUID, r.keepInvalid
 	if r.proxyGID != "" {
 		gid, err := strconv.ParseUint(r.proxyGID, 10, 32)
@@ -58,6 +66,9 @@ func (r *ruleFlags) config() (rules.Config, error) {
 		}
 		number := uint32(gid)
 		c.ProxyGID = &number
+	}
+	if err := r.controlPorts(&c); err != nil {
+		return c, err
 	}
 	if err := r.portLists(&c); err != nil {
 		return c, err

@@ -24,6 +24,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(newProxyCommand())    // proxy.go
 	root.AddCommand(newExplainCommand())  // explain.go
 	root.AddCommand(newPortsCommand())    // ports.go
+	root.AddCommand(newCheckCommand())    // check.go
 	root.AddCommand(newDemoCommand())     // demo.go
 	root.SetFlagErrorFunc(flagError)
 	usageFromArgs(root)

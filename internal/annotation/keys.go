@@ -27,9 +27,6 @@ const (
 	ShutdownGrace     = Prefix + "shutdown-grace-period"
 	LogLevel          = Prefix + "proxy-log-level"
 	LogFormat         = Prefix + "proxy-log-format"
-	NoDetectTimeoutIn = Prefix + "proxy-disable-inbound-protocol-detect-timeout"
-	NoDetectTimeout   = Prefix + "proxy-disable-outbound-protocol-detect-timeout"
-	ConnectTimeoutIn  = Prefix + "proxy-inbound-connect-timeout"
 	ConnectTimeout    = Prefix + "proxy-outbound-connect-timeout"
 )
 
@@ -104,14 +101,14 @@ var known = [...]Known{
 	{Prefix + "proxy-cpu-limit", Text, false},
 	{Prefix + "proxy-cpu-ratio-limit", Text, false},
 	{Prefix + "proxy-cpu-request", Text, false},
-	{NoDetectTimeoutIn, Bool, true},
-	{NoDetectTimeout, Bool, true},
+	{Prefix + "proxy-disable-inbound-protocol-detect-timeout", Bool, false},
+	{Prefix + "proxy-disable-outbound-protocol-detect-timeout", Bool, false},
 	{Prefix + "proxy-enable-native-sidecar", Bool, false},
 	{Prefix + "proxy-ephemeral-storage-limit", Text, false},
 	{Prefix + "proxy-ephemeral-storage-request", Text, false},
 	{ProxyGID, ID, true},
 	{Prefix + "proxy-image", Text, false},
-	{ConnectTimeoutIn, Duration, true},
+	{Prefix + "proxy-inbound-connect-timeout", Duration, false},
 	{Prefix + "proxy-inbound-discovery-cache-unused-timeout", Duration, false},
 	{LogFormat, Text, true},
 	{Prefix + "proxy-log-http-headers", Text, false},

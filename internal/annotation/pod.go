@@ -13,18 +13,16 @@ import (
 // skipped ports are kept as they were written, because what they add to is the
 // reader's.
 type Pod struct {
-	OpaquePorts                      *Ports
-	SkipInboundPorts                 *string // by ports.ParseOver
-	SkipOutboundPorts                *string // by ports.ParseOver
-	SkipSubnets                      []netip.Prefix
-	InboundPort, OutboundPort        *uint16
-	AdminPort, ControlPort           *uint16
-	ProxyUID, ProxyGID               *uint32
-	ShutdownGrace                    *time.Duration
-	ConnectTimeoutIn, ConnectTimeout *time.Duration
-	LogLevel, LogFormat              *string
-	NoDetectTimeoutIn                bool
-	NoDetectTimeout                  bool
+	OpaquePorts               *Ports
+	SkipInboundPorts          *string // by ports.ParseOver
+	SkipOutboundPorts         *string // by ports.ParseOver
+	SkipSubnets               []netip.Prefix
+	InboundPort, OutboundPort *uint16
+	AdminPort, ControlPort    *uint16
+	ProxyUID, ProxyGID        *uint32
+	ShutdownGrace             *time.Duration
+	ConnectTimeout            *time.Duration // outbound
+	LogLevel, LogFormat       *string
 }
 
 // Note is something to tell about an annotation, at a line of its file.
@@ -45,8 +43,7 @@ func (n Note) Error() string {
 // Wrong reports whether the note is about a value that cannot be used, not a
 // key that has no effect.
 func (n Note) Wrong() bool {
-	_, misspelt := errors.AsType[*Misspelt](n.Err)
-	return !misspelt && !errors.Is(n.Err, ErrUnused)
+	return !n.Misspelt() && !errors.Is(n.Err, ErrUnused)
 }
 
 // Read returns what entries say. An annotation with a wrong value counts as not
@@ -90,18 +87,12 @@ func (p *Pod) take(e Entry) {
 		p.ProxyGID = said(ParseID(e.Value))
 	case ShutdownGrace:
 		p.ShutdownGrace = said(ParseDuration(e.Value))
-	case ConnectTimeoutIn:
-		p.ConnectTimeoutIn = said(ParseDuration(e.Value))
 	case ConnectTimeout:
 		p.ConnectTimeout = said(ParseDuration(e.Value))
 	case LogLevel:
 		p.LogLevel = &e.Value
 	case LogFormat:
 		p.LogFormat = &e.Value
-	case NoDetectTimeoutIn:
-		p.NoDetectTimeoutIn, _ = ParseBool(e.Value)
-	case NoDetectTimeout:
-		p.NoDetectTimeout, _ = ParseBool(e.Value)
 	}
 }
 
@@ -118,4 +109,10 @@ func Skips(list *string, def ports.Set) ports.Set {
 		return def
 	}
 	return set
+}
+
+// Misspelt reports whether the note is about a key that is not known.
+func (n Note) Misspelt() bool {
+	_, misspelt := errors.AsType[*Misspelt](n.Err)
+	return misspelt
 }

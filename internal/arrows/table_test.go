@@ -72,6 +72,11 @@ var arrows = []arrow{
 	{"cmd/meshctl", "internal/demo", "meshctl demo"},
 	{"cmd/meshctl", "proxy", "meshctl proxy"},
 	{"cmd/meshctl", "proxy/policy", "the default list of opaque ports"},
+	{"cmd/meshctl", "internal/annotation", "annotations stand for flags"},
+	{"cmd/meshctl", "proxy/discovery", "the words of explain"},
+	{"cmd/meshctl", "proxy/discovery/cluster", "explain and check ask the picture"},
+	{"cmd/meshctl", "proxy/discovery/file", "explain and check read resources; annotations"},
+	{"cmd/meshctl", "proxy/protocol", "what a port speaks, in explain"},
 
 	{"redirect", "rules", "puts a Plan into the kernel and compares the kernel with it"},
 	{"redirect", "rules/nftables", "the netlink objects of a Plan"},

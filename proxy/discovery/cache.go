@@ -28,6 +28,7 @@ type Cache struct {
 
 	mu      sync.RWMutex
 	targets map[netip.AddrPort]*entry
+	held    atomic.Int64 // entries that hold their Target
 
 	replacing   sync.Mutex // one Replace at a time
 	subscribers map[int]func()
@@ -67,7 +68,7 @@ func (c *Cache) Resolve(dst netip.AddrPort) *Target {
 	e := c.targets[dst]
 	c.mu.RUnlock()
 	if e != nil {
-		if t := e.get(); t != nil {
+		if t := c.get(e); t != nil {
 			t.touch(now)
 			return t
 		}
@@ -76,15 +77,24 @@ func (c *Cache) Resolve(dst netip.AddrPort) *Target {
 }
 
 // get returns the Target, held again, or nil if nothing has held it any more.
-func (e *entry) get() *Target {
+func (c *Cache) get(e *entry) *Target {
 	if t := e.strong.Load(); t != nil {
 		return t
 	}
 	t := e.weak.Value()
-	if t != nil {
-		e.strong.Store(t)
+	if t != nil && e.strong.CompareAndSwap(nil, t) {
+		c.held.Add(1)
 	}
 	return t
+}
+
+// letGo makes e hold its Target weakly, and reports whether it did not before.
+func (c *Cache) letGo(e *entry) bool {
+	if e.strong.Swap(nil) == nil {
+		return false
+	}
+	c.held.Add(-1)
+	return true
 }
 
 func (c *Cache) add(dst netip.AddrPort, now time.Duration) *Target {
@@ -94,16 +104,17 @@ func (c *Cache) add(dst netip.AddrPort, now time.Duration) *Target {
 	made.refresh(s)
 	c.mu.Lock()
 	if e := c.targets[dst]; e != nil {
-		if t := e.get(); t != nil { // another loop was faster
+		if t := c.get(e); t != nil { // another loop was faster
 			c.mu.Unlock()
 			return t
 		}
 	}
-	if len(c.targets) >= c.cfg.Max {
+	if c.held.Load() >= int64(c.cfg.Max) {
 		c.makeRoom()
 	}
 	e := &entry{weak: weak.Make(made)}
 	e.strong.Store(made)
+	c.held.Add(1)
 	c.targets[dst] = e
 	c.mu.Unlock()
 	if newer := c.from.Load(); newer != s {
@@ -112,14 +123,16 @@ func (c *Cache) add(dst netip.AddrPort, now time.Duration) *Target {
 	return made
 }
 
-// makeRoom lets go of a few Targets, chosen by the map's random order.
+// makeRoom lets go of a few Targets, at least one, chosen by the map's random
+// order.
 func (c *Cache) makeRoom() {
-	n := 0
+	n, freed := 0, false
 	for dst, e := range c.targets {
-		if e.strong.Swap(nil); e.weak.Value() == nil {
+		freed = c.letGo(e) || freed
+		if e.weak.Value() == nil {
 			delete(c.targets, dst)
 		}
-		if n++; n == 8 {
+		if n++; n >= 8 && freed {
 			return
 		}
 	}
@@ -132,7 +145,7 @@ func (c *Cache) Sweep() {
 	defer c.mu.Unlock()
 	for dst, e := range c.targets {
 		if t := e.strong.Load(); t != nil && t.used.Load() < old {
-			e.strong.Store(nil)
+			c.letGo(e)
 		}
 		if e.strong.Load() == nil && e.weak.Value() == nil {
 			delete(c.targets, dst)

@@ -207,7 +207,7 @@ func (f Facts) byDefault() Decision {
 }
 
 // receiversWord lets a pod that says opaque win over its Service, and names what
-// contradicts.
+// contradicts. One list that is read twice, of a namespace, contradicts nothing.
 func (f Facts) receiversWord(d Decision) Decision {
 	for _, r := range f.Receivers {
 		l, reason := r.list()
@@ -215,7 +215,7 @@ func (f Facts) receiversWord(d Decision) Decision {
 		switch {
 		case wants && d.Kind != protocol.Opaque:
 			won := Decision{Kind: protocol.Opaque, Reason: reason, By: l.By, Value: l.Ports.String(), Warnings: d.Warnings}
-			if d.Reason != DefaultList {
+			if d.Reason != DefaultList && d.By != l.By {
 				won.Warnings = append(slices.Clone(d.Warnings), fmt.Sprintf("%s says opaque for port %d, %s says %s for port %d: opaque wins",
 					l.By, r.Port, d.By, said(d), f.Port))
 			}

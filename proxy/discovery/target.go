@@ -13,6 +13,8 @@ type Target struct {
 	dst  netip.AddrPort
 	view atomic.Pointer[View]
 	used atomic.Int64 // nanoseconds of the cache's clock
+	// Made is what a room above has made of the Target, once; it lives as long.
+	Made atomic.Value
 
 	mu      sync.Mutex // held to replace view
 	version uint64     // of the source that view came from
