@@ -315,3 +315,32 @@ func BenchmarkDecodeAndEncode(b *testing.B) {
 		}
 	}
 }
+
+func TestNamesAreFoundByTheirText(t *testing.T) {
+	want := map[string]Name{":authority": 1, ":method": 2, ":path": 4, ":scheme": 6, ":status": 8, "content-length": 28,
+		"cookie": 32, "host": 38, "set-cookie": 55, "transfer-encoding": 57, "www-authenticate": 61,
+		"connection": Connection, "keep-alive": KeepAlive, "proxy-connection": ProxyConnection, "te": TE, "upgrade": Upgrade,
+		":protocol": Pseudo, ":": Pseudo, "": 0, "x": 0, "cookies": 0, "content-lengtx": 0, "Host": 0}
+	for name, n := range want {
+		if got := NameOf([]byte(name)); got != n {
+			t.Errorf("%q is %d, want %d", name, got, n)
+		}
+	}
+	for i := 1; i <= staticSize; i++ {
+		if n := NameOf([]byte(static[i].name)); static[n].name != static[i].name || int(n) > i {
+			t.Errorf("%d, %q, is %d", i, static[i].name, n)
+		}
+	}
+	used, longest, run := 0, 0, 0
+	for _, n := range names {
+		if run++; n == 0 {
+			run = 0
+		} else {
+			used++
+		}
+		longest = max(longest, run)
+	}
+	if used != 52+len(others) || longest > 8 {
+		t.Errorf("%d names, the longest search is %d", used, longest)
+	}
+}

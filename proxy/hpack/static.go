@@ -70,125 +70,56 @@ func fieldsOf() (fields [staticSize + 1]Field) {
 	return fields
 }
 
+// others are the names that are known and not in the static table, from Connection on.
+var others = [...]string{"connection", "keep-alive", "proxy-connection", "te", "upgrade"}
+
+// names finds a Name by its text: open addressing by spread, about a quarter full.
+var names = namesOf()
+
+func namesOf() (table [256]Name) {
+	add := func(s string, n Name) {
+		i := spread([]byte(s))
+		for ; table[i] != 0; i++ {
+			if textOf(table[i]) == s { // a name stands at its lowest index
+				return
+			}
+		}
+		table[i] = n
+	}
+	for i := 1; i <= staticSize; i++ {
+		add(static[i].name, Name(i))
+	}
+	for i, s := range others {
+		add(s, Connection+Name(i))
+	}
+	return table
+}
+
+// spread is where the search for a name begins. What differs most between the
+// names is their length and their last bytes.
+func spread(s []byte) uint8 {
+	n := len(s)
+	return uint8(n*37) ^ s[n-1]*11 ^ s[n/2]*5
+}
+
+func textOf(n Name) string {
+	if n > staticSize {
+		return others[n-Connection]
+	}
+	return static[n].name
+}
+
 // NameOf names a field; its name is in lower case.
 func NameOf(name []byte) Name {
-	switch string(name) {
-	case ":authority":
-		return 1
-	case ":method":
-		return 2
-	case ":path":
-		return 4
-	case ":scheme":
-		return 6
-	case ":status":
-		return 8
-	case "accept-charset":
-		return 15
-	case "accept-encoding":
-		return 16
-	case "accept-language":
-		return 17
-	case "accept-ranges":
-		return 18
-	case "accept":
-		return 19
-	case "access-control-allow-origin":
-		return 20
-	case "age":
-		return 21
-	case "allow":
-		return 22
-	case "authorization":
-		return 23
-	case "cache-control":
-		return 24
-	case "content-disposition":
-		return 25
-	case "content-encoding":
-		return 26
-	case "content-language":
-		return 27
-	case "content-length":
-		return 28
-	case "content-location":
-		return 29
-	case "content-range":
-		return 30
-	case "content-type":
-		return 31
-	case "cookie":
-		return 32
-	case "date":
-		return 33
-	case "etag":
-		return 34
-	case "expect":
-		return 35
-	case "expires":
-		return 36
-	case "from":
-		return 37
-	case "host":
-		return 38
-	case "if-match":
-		return 39
-	case "if-modified-since":
-		return 40
-	case "if-none-match":
-		return 41
-	case "if-range":
-		return 42
-	case "if-unmodified-since":
-		return 43
-	case "last-modified":
-		return 44
-	case "link":
-		return 45
-	case "location":
-		return 46
-	case "max-forwards":
-		return 47
-	case "proxy-authenticate":
-		return 48
-	case "proxy-authorization":
-		return 49
-	case "range":
-		return 50
-	case "referer":
-		return 51
-	case "refresh":
-		return 52
-	case "retry-after":
-		return 53
-	case "server":
-		return 54
-	case "set-cookie":
-		return 55
-	case "strict-transport-security":
-		return 56
-	case "transfer-encoding":
-		return 57
-	case "user-agent":
-		return 58
-	case "vary":
-		return 59
-	case "via":
-		return 60
-	case "www-authenticate":
-		return 61
-	case "connection":
-		return Connection
-	case "keep-alive":
-		return KeepAlive
-	case "proxy-connection":
-		return ProxyConnection
-	case "te":
-		return TE
-	case "upgrade":
-		return Upgrade
+	if len(name) == 0 {
+		return 0
 	}
-	if len(name) > 0 && name[0] == ':' {
+	for i := spread(name); names[i] != 0; i++ {
+		if textOf(names[i]) == string(name) {
+			return names[i]
+		}
+	}
+	if name[0] == ':' {
 		return Pseudo
 	}
 	return 0
