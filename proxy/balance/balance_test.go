@@ -36,6 +36,7 @@ func TestTheEstimateJumpsUpAndComesDownSlowly(t *testing.T) {
 		want         float64 // ms
 	}{
 		{"a higher sample counts at once", 30 * ms, 0, 100 * ms, 100},
+		{"one that is a little higher", 100 * ms, 0, 120 * ms, 120},
 		{"a higher sample after a while", 30 * ms, 7 * time.Second, 100 * ms, 100},
 		{"a lower one after 5 s", 100 * ms, 5 * time.Second, 10 * ms, 64.588},
 		{"a lower one after 10 s", 100 * ms, 10 * time.Second, 10 * ms, 43.109},
@@ -112,7 +113,7 @@ func TestAFlightsLengthIsTheSample(t *testing.T) {
 	near(t, "a penalty that is less than it took", millis(e.Latency(start+time.Second+200*ms)), 200)
 	f = e.Start(start + 2*time.Second)
 	f.Done(start) // by a clock that is behind
-	if e.Latency(start+2*time.Second) > 200*ms {
+	if got := e.Latency(start + 2*time.Second); got < 0 || got > 200*ms {
 		t.Errorf("estimate %v after a flight that ended before it began", e.Latency(start+2*time.Second))
 	}
 }
@@ -217,6 +218,9 @@ func TestAnUpdateKeepsWhatStays(t *testing.T) {
 	b := New[string](Config{Changed: func() { changes++ }})
 	b.Update([]string{"a", "b", "c", "b"})
 	old := b.Endpoints()
+	if len(old) != 3 {
+		t.Fatalf("%d endpoints of three, one of them named twice", len(old))
+	}
 	old[0].observe(200*ms, start)
 	flight := old[1].Start(start)
 	old[2].SetReady(false)

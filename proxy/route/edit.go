@@ -185,7 +185,7 @@ func (h Hit) Redirect(head *message.Head, port uint16) (status int, location []b
 	if len(head.Path) > 0 && head.Path[0] == '/' {
 		to = r.path.append(to, head.Path, h.prefix)
 	} else {
-		to = r.path.append(to, []byte("/"), min(h.prefix, 0))
+		to = r.path.append(to, []byte("/"), h.prefix)
 	}
 	return r.status, head.Hold(to)
 }

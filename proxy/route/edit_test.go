@@ -165,6 +165,17 @@ func TestOnlyTheChosenBackendsFiltersApply(t *testing.T) {
 	}
 }
 
+func TestABackendsFiltersApplyToARuleWithoutAny(t *testing.T) {
+	r := by("r", prefix("/x"))
+	r.Rules[0].Backends = []BackendRef{{Name: "a", Port: 80, Filters: []Filter{rewriteTo("a.test", newPrefix("/y"))}}}
+	h := asked(t, "GET h /x/z")
+	hit := table(t, r).Match(h)
+	hit.EditRequest(h, hit.Pick(0))
+	if got := written(h); got != "GET a.test /y/z" || !hit.Edited() {
+		t.Errorf("became %s, Edited says %v", got, hit.Edited())
+	}
+}
+
 func TestARedirectSaysWhereTo(t *testing.T) {
 	to := func(m Match, f RequestRedirect) Route {
 		return filtered(m, Filter{Type: "RequestRedirect", Redirect: &f})
@@ -187,6 +198,7 @@ func TestARedirectSaysWhereTo(t *testing.T) {
 		{"another path", to(Match{}, RequestRedirect{Path: full("/new"), StatusCode: 307}), "GET a /x?q=1", 80, 307, "http://a/new?q=1"},
 		{"another prefix", to(prefix("/old"), RequestRedirect{Path: newPrefix("/new"), StatusCode: 303}), "GET a /old/x", 80, 303, "http://a/new/x"},
 		{"the host of an IPv6 address", to(Match{}, RequestRedirect{Path: full("/new")}), "GET [fd00::1]:81 /", 81, 302, "http://[fd00::1]:81/new"},
+		{"the host of an IPv6 address without a port", to(Match{}, RequestRedirect{}), "GET [fd00::1] /", 80, 302, "http://[fd00::1]/"},
 		{"the host without its port, when that is not known", to(Match{}, RequestRedirect{}), "GET a:81 /", 0, 302, "http://a/"},
 		{"OPTIONS *", to(Match{}, RequestRedirect{Hostname: "b.test"}), "OPTIONS a *", 80, 302, "http://b.test/"},
 	} {

@@ -96,6 +96,7 @@ func TestAMatchHoldsOrDoesNot(t *testing.T) {
 			[]string{"GET a /", "GET a /?q=newshoes", "GET a /?q=other&q=new+shoes", "GET a /?Q=new+shoes", "GET a /?q=new+shoes2", "GET a /?q"}},
 		{"a query parameter with a broken escape", query("q", "100%"), []string{"GET a /?q=100%", "GET a /?q=100%25"}, []string{"GET a /?q=100%2", "GET a /?q=100"}},
 		{"a query parameter by expression", queryLike("q", "[a-z ]+"), []string{"GET a /?q=abc", "GET a /?q=a+b", "GET a /?q=%61"}, []string{"GET a /?q=", "GET a /?q=a1", "GET a /?x=abc"}},
+		{"a line end within a value", queryLike("q", "a.b"), []string{"GET a /?q=a%0Ab"}, []string{"GET a /?q=ab"}},
 		{"all conditions must hold",
 			Match{Method: "GET", Path: &PathMatch{Value: "/a"}, Headers: []FieldMatch{{"", "x", "1"}, {"", "y", "2"}}, Query: []FieldMatch{{"", "q", "3"}}},
 			[]string{"GET a /a?q=3 X: 1|Y: 2"},
