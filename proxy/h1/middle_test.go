@@ -77,7 +77,6 @@ type exchange struct {
 	m        *middle
 	down, up message.Stream
 	client   *h1.Client
-	dial     conn.Socket
 	head     message.Head // until the dial is done
 	queued   []byte
 	tail     *message.Head // trailers that came before the dial was done
@@ -86,7 +85,6 @@ type exchange struct {
 	answered bool
 	tunnel   bool
 	isConn   bool
-	timer    conn.Timer
 }
 
 // Open implements message.Opener.

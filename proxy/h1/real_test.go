@@ -120,7 +120,7 @@ func TestMessagesKeepTheirMeaningThroughRealClientsAndServers(t *testing.T) {
 		b, _ := io.ReadAll(r.Body) // sends 100 Continue
 		fmt.Fprint(w, len(b))
 	})
-	mux.HandleFunc("/refuse", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no", 417) })
+	mux.HandleFunc("/refuse", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no", http.StatusExpectationFailed) })
 	mux.HandleFunc("/204", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(204) })
 	mux.HandleFunc("/304", func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Etag", `"a"`); w.WriteHeader(304) })
 	mux.HandleFunc("/length", func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Length", "1234") })
