@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -117,3 +118,21 @@ func await(t testing.TB, what string, ok func() bool) {
 func addr(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 
 func port(a netip.AddrPort) string { return strconv.Itoa(int(a.Port())) }
+
+// clientOf is a connection's own address.
+func clientOf(c *net.TCPConn) netip.AddrPort { return c.LocalAddr().(*net.TCPAddr).AddrPort() }
+
+// checked runs `meshctl check` on files.
+func checked(t testing.TB, w *world, files ...string) (out string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	args := []string{"check", "--namespace", "shop"}
+	for _, f := range files {
+		args = append(args, "--resources", f)
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = lab.Environ()
+	b, _ := cmd.CombinedOutput() // its code says it
+	return string(b), cmd.ProcessState.ExitCode()
+}

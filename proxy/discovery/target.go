@@ -54,7 +54,14 @@ func (t *Target) refresh(s *source) {
 	}
 	v.Version++
 	t.view.Store(&v)
+	if f, ok := t.Made.Load().(Follower); ok {
+		f.ViewChanged()
+	}
 }
+
+// Follower is a Target's Made that is told when the View has changed, on the
+// goroutine that replaces the source: what waits for the change would not ask.
+type Follower interface{ ViewChanged() }
 
 // touch notes that t is in use. Most calls only read, so that loops do not fight
 // for the line.

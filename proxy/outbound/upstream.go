@@ -47,6 +47,10 @@ func (m *made) fresh() {
 	}
 }
 
+// ViewChanged implements discovery.Follower: requests that wait for an endpoint
+// must not have to wait for another request.
+func (m *made) ViewChanged() { m.fresh() }
+
 // parent is what a View says of where requests go.
 func parent(v *discovery.View) exchange.Parent {
 	p := exchange.Parent{Table: v.Table, Backends: []exchange.Members{{
