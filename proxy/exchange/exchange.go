@@ -14,7 +14,7 @@ import (
 //
 //	unrouted -> choosing <-> waiting
 //	               |  ^
-//	               v  | (retry)
+//	               v  | (retry, after pausing)
 //	           linking -> running -> ended
 type phase uint8
 
@@ -27,9 +27,6 @@ const (
 	pausing               // before it is sent again
 	ended
 )
-
-// replayMost is how much of a body is kept so that it can be sent again.
-const replayMost = 64 << 10
 
 // Exchange carries one request and its response between a stream of a client's
 // connection and one of an endpoint's. It is the Receiver of both.
@@ -54,7 +51,7 @@ type Exchange struct {
 	pool     *pool // in whose queue it waits
 
 	timer   conn.Timer
-	until   time.Duration // of the phase: fail fast, backoff; loop time, 0: none
+	until   time.Duration // of waiting and pausing; loop time, 0: none
 	started time.Duration
 	tried   time.Duration // when this try began
 	reqAt   time.Duration // when the request had ended
@@ -73,6 +70,8 @@ type Exchange struct {
 	keeps      bool // body holds all of the request's body
 	isGRPC     bool // the request
 	respGRPC   bool
+	trial      bool // of an endpoint that was shut
+	judged     bool // the endpoint's health knows of the answer
 	headSent   bool // the response's final head was sent
 	hasLatency bool
 	tunnel     bool
@@ -80,16 +79,16 @@ type Exchange struct {
 	downShut   bool // and the endpoint
 	upHeld     bool
 	downHeld   bool
+	spoilt     bool // not to be used again
 }
 
-// keptBody is the largest buffer for a body that an unused exchange keeps.
-const keptBody = 4 << 10
-
 func (x *Exchange) reset() {
-	if cap(x.body) > keptBody {
-		x.body = nil
+	if x.spoilt {
+		*x = Exchange{lane: x.lane}
+		return
 	}
-	*x = Exchange{lane: x.lane, req: x.req, edited: x.edited, trailers: x.trailers, body: x.body[:0], timer: x.timer}
+	x.dropBody()
+	*x = Exchange{lane: x.lane, req: x.req, edited: x.edited, trailers: x.trailers, body: x.body[:0]}
 	x.req.Reset()
 	x.edited.Reset()
 	x.trailers.Reset()
@@ -97,6 +96,7 @@ func (x *Exchange) reset() {
 
 // Head implements message.Receiver.
 func (x *Exchange) Head(s message.Stream, h *message.Head, end bool) {
+	defer x.contain()
 	switch s {
 	case x.down:
 		x.request(h, end)
@@ -107,6 +107,7 @@ func (x *Exchange) Head(s message.Stream, h *message.Head, end bool) {
 
 // Data implements message.Receiver.
 func (x *Exchange) Data(s message.Stream, b []byte, end bool) {
+	defer x.contain()
 	switch s {
 	case x.down:
 		x.requestData(b, end)
@@ -117,6 +118,7 @@ func (x *Exchange) Data(s message.Stream, b []byte, end bool) {
 
 // Trailers implements message.Receiver.
 func (x *Exchange) Trailers(s message.Stream, h *message.Head) {
+	defer x.contain()
 	switch s {
 	case x.down:
 		x.requestTrailers(h)
@@ -127,6 +129,7 @@ func (x *Exchange) Trailers(s message.Stream, h *message.Head) {
 
 // Drained implements message.Receiver: the other side may be read again.
 func (x *Exchange) Drained(s message.Stream) {
+	defer x.contain()
 	switch {
 	case s == x.down && x.upHeld && x.up != nil:
 		x.upHeld = false
@@ -139,6 +142,7 @@ func (x *Exchange) Drained(s message.Stream) {
 
 // Aborted implements message.Receiver.
 func (x *Exchange) Aborted(s message.Stream, code message.Code) {
+	defer x.contain()
 	switch s {
 	case x.down:
 		x.clientGone()
@@ -152,6 +156,7 @@ var grpcType = []byte("application/grpc")
 // request begins the exchange.
 func (x *Exchange) request(h *message.Head, end bool) {
 	ln := x.lane
+	x.phase = choosing
 	x.req.CopyFrom(h)
 	x.method = x.req.Method
 	x.reqEnd, x.keeps = end, true
@@ -170,11 +175,9 @@ func (x *Exchange) request(h *message.Head, end bool) {
 	}
 	x.from.upstream.fresh()
 	x.plan = x.from.upstream.plan.Load()
-	if !x.routed() {
-		return
+	if x.routed() {
+		x.choose()
 	}
-	x.phase = choosing
-	x.choose()
 }
 
 // routed finds out by which rule, and to which backend, the request goes; false
@@ -189,7 +192,7 @@ func (x *Exchange) routed() bool {
 		x.fail(NoRoute)
 		return false
 	}
-	if status, location := x.hit.Redirect(&x.req, 0); status != 0 {
+	if status, location := x.hit.Redirect(&x.req, x.from.port); status != 0 {
 		x.redirect(status, location)
 		return false
 	}
@@ -205,39 +208,69 @@ func (x *Exchange) routed() bool {
 func (x *Exchange) choose() {
 	ln := x.lane
 	now := ln.now()
-	x.endpoint = x.backend.balancer.Pick(now, ln.random())
+	b := x.backend
+	x.endpoint = b.balancer.Pick(now, ln.random())
 	if x.endpoint == nil {
 		x.noEndpoint()
 		return
 	}
 	x.phase = linking
+	x.trial, x.judged = b.try(x.endpoint), false
 	x.flight = x.endpoint.Start(now)
 	x.tried = ln.loop.Now()
 	x.arm()
-	version := x.backend.version
-	if version == 0 || len(x.req.Upgrade) > 0 { // no other version can carry the upgrade
+	version := b.speaks(x.req.Version)
+	if len(x.req.Upgrade) > 0 { // no other version can carry it
 		version = x.req.Version
 	}
 	ln.pool(x.endpoint.Value.Addr, version == message.HTTP2).get(x)
 }
 
-// noEndpoint waits for one, unless all have just been tried in vain.
+// left ends the part that the endpoint has in this exchange.
+func (x *Exchange) left() {
+	x.flight.Done(x.lane.now())
+	if x.trial {
+		x.trial = false
+		x.backend.untried(x.endpoint)
+	}
+}
+
+// noEndpoint waits for one, unless all have just been tried in vain, or there
+// was none for long.
 func (x *Exchange) noEndpoint() {
 	ln := x.lane
-	switch {
-	case x.failed != 0:
+	if x.failed != 0 {
 		x.fail(x.failed)
-	case len(ln.queue) >= ln.cfg.MaxQueue:
-		x.fail(LoadShed)
-	default:
-		x.phase = waiting
-		x.holdClient()
-		if x.until == 0 {
-			x.until = ln.loop.Now() + ln.cfg.FailFast
-		}
-		x.arm()
-		ln.wait(x)
+		return
 	}
+	if len(ln.queue) >= ln.cfg.MaxQueue {
+		x.fail(LoadShed)
+		return
+	}
+	left := x.backend.starvedFor(ln.now(), ln.cfg.FailFast)
+	if left <= 0 {
+		x.fail(FailFast)
+		return
+	}
+	x.phase = waiting
+	x.holdClient()
+	x.until = ln.loop.Now() + left
+	x.arm()
+	ln.wait(x)
+}
+
+// awake looks for an endpoint again, where the request goes by now.
+func (x *Exchange) awake() {
+	defer x.contain()
+	x.phase = choosing
+	x.from.upstream.fresh()
+	if plan := x.from.upstream.plan.Load(); plan != x.plan {
+		x.plan, x.share = plan, nil
+		if !x.routed() {
+			return
+		}
+	}
+	x.choose()
 }
 
 // holdClient stops reading a body that cannot be passed on yet.
@@ -250,10 +283,11 @@ func (x *Exchange) holdClient() {
 
 // connected sends the request on the stream of a connection.
 func (x *Exchange) connected(s message.Stream) {
+	defer x.contain()
 	x.up = s
 	x.phase = running
 	x.failed, x.until = 0, 0
-	x.backend.worked(x.endpoint)
+	x.backend.reached(x.endpoint)
 	h := &x.req
 	if x.share != nil && x.hit.Edited() {
 		x.edited.CopyFrom(&x.req)
@@ -270,7 +304,7 @@ func (x *Exchange) connected(s message.Stream) {
 		s.SendTrailers(&x.trailers)
 	}
 	if !x.keeps {
-		x.body = nil
+		x.dropBody()
 	}
 	if x.downHeld && s.Pending() <= message.HighWater {
 		x.downHeld = false
@@ -292,16 +326,18 @@ func (x *Exchange) requestData(b []byte, end bool) {
 		x.reqEnd, x.reqAt = true, x.moved
 		x.arm()
 	}
-	if x.up == nil {
-		x.body = append(x.body, b...) // at most a window, or one read, comes while held
+	if x.up == nil { // at most a window, or one read, comes while held
+		x.keepBody(b)
 		x.keeps = x.keeps && len(x.body) <= replayMost
 		x.holdClient()
 		return
 	}
-	if x.keeps && x.mayRepeat() && len(x.body)+len(b) <= replayMost {
-		x.body = append(x.body, b...)
-	} else if len(b) > 0 {
-		x.keeps = false
+	if x.keeps && len(b) > 0 {
+		if x.keeps = len(x.body)+len(b) <= replayMost; x.keeps {
+			x.keepBody(b)
+		} else {
+			x.dropBody()
+		}
 	}
 	x.up.SendData(b, end)
 	x.pressUp()
@@ -315,14 +351,15 @@ func (x *Exchange) tunnelEnded(side *bool, end bool) {
 }
 
 func (x *Exchange) pressUp() {
-	if x.up != nil && !x.downHeld && x.up.Pending() > message.HighWater {
+	if !x.downHeld && x.up.Pending() > message.HighWater {
 		x.downHeld = true
 		x.down.Hold(true)
 	}
 }
 
 func (x *Exchange) requestTrailers(h *message.Head) {
-	x.reqEnd, x.reqAt = true, x.lane.loop.Now()
+	x.moved = x.lane.loop.Now()
+	x.reqEnd, x.reqAt = true, x.moved
 	x.hasTrail = true
 	x.trailers.CopyFrom(h)
 	if x.up != nil {
@@ -348,17 +385,18 @@ func (x *Exchange) end(f Failure, aborted bool) {
 	was := x.phase
 	x.phase = ended
 	ln.loop.Cancel(&x.timer)
-	x.flight.Done(ln.now())
+	if x.endpoint != nil {
+		x.left()
+	}
 	switch {
 	case x.pool != nil:
 		x.pool.leave(x)
 	case was == waiting:
 		ln.unwait(x)
 	}
-	now := ln.loop.Now()
 	if was != unrouted {
 		x.from.rec.Responded(Result{Method: x.method, Status: x.status, GRPC: x.respGRPC, GRPCStatus: x.grpcStatus,
-			HasLatency: x.hasLatency, Latency: x.latency, Total: now - x.started, Retries: x.tries, Failure: f, Aborted: aborted})
+			HasLatency: x.hasLatency, Latency: x.latency, Total: ln.loop.Now() - x.started, Retries: x.tries, Failure: f, Aborted: aborted})
 	}
 	ln.give(x)
 }

@@ -14,9 +14,15 @@ import (
 // unconnected handles an endpoint that could not be connected to: nothing was
 // sent, so another one is tried.
 func (x *Exchange) unconnected(e syscall.Errno) {
-	x.flight.Done(x.lane.now())
-	x.backend.unreachable(x.lane, x.endpoint)
+	defer x.contain()
 	x.failed = ConnectFailed
+	if ours(e) {
+		x.fail(x.failed)
+		return
+	}
+	x.trial = false
+	x.left()
+	x.backend.unreachable(x.lane, x.endpoint)
 	if e == unix.ETIMEDOUT {
 		x.failed = ConnectTimeout
 	}
@@ -24,48 +30,71 @@ func (x *Exchange) unconnected(e syscall.Errno) {
 	x.choose()
 }
 
+// ours reports that this machine is short of something: that says nothing of the
+// endpoint.
+func ours(e syscall.Errno) bool {
+	switch e {
+	case unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.EADDRNOTAVAIL, unix.EAGAIN:
+		return true
+	}
+	return false
+}
+
 // upstreamGone handles a stream that ended before its response.
 func (x *Exchange) upstreamGone(code message.Code) {
-	stale := x.stale()
+	unlucky := x.unlucky(code)
 	x.up = nil
 	x.upHeld = false
-	x.flight.Done(x.lane.now())
 	if x.headSent {
-		x.cut(code)
+		x.failedIt()
+		x.cut(UpstreamBroken, code)
 		return
 	}
-	x.backend.answeredBadly(x.lane, x.endpoint)
+	if code == message.Refused || unlucky {
+		x.left() // it has not had its say
+	} else {
+		x.failedIt()
+		x.left()
+	}
 	switch {
-	case code == message.Refused && x.repeatFree(true), stale && x.repeatFree(x.idempotent()):
+	case code == message.Refused && x.repeatFree(), unlucky && x.repeatFree():
 	case x.repeat(0):
 	default:
 		x.fail(UpstreamBroken)
 	}
 }
 
-// stale reports that the connection had most likely been closed while idle.
-func (x *Exchange) stale() bool {
-	s, ok := x.up.(interface{ Stale() bool })
-	return ok && s.Stale()
+// unlucky reports that the request met the end of a connection that was there
+// before it, and that sending it again does no harm (RFC 9110, 9.2.2).
+func (x *Exchange) unlucky(code message.Code) bool {
+	if code != message.Closed || !x.idempotent() {
+		return false
+	}
+	if s, ok := x.up.(interface{ Stale() bool }); ok {
+		return s.Stale()
+	}
+	return x.up.Version() == message.HTTP2
 }
 
 // cut ends a response that has begun and will not end well: never as if it
 // were whole.
-func (x *Exchange) cut(code message.Code) {
+func (x *Exchange) cut(f Failure, code message.Code) {
 	if x.respGRPC && x.down.Version() == message.HTTP2 && !x.tunnel {
-		x.edited.Reset()
-		x.edited.Add("grpc-status", "14")
-		x.edited.Add("grpc-message", UpstreamBroken.String())
-		x.grpcStatus = 14
-		x.down.SendTrailers(&x.edited)
-		x.end(UpstreamBroken, true)
+		_, status, _ := f.answer()
+		h := &x.edited
+		h.Reset()
+		h.Add("grpc-status", strconv.Itoa(status))
+		h.Add("grpc-message", f.String())
+		x.grpcStatus = status
+		x.down.SendTrailers(h)
+		x.end(f, true)
 		return
 	}
 	if code == message.Cancel || code == message.Refused {
 		code = message.Internal // the client did not ask for it
 	}
 	x.down.Abort(code)
-	x.end(UpstreamBroken, true)
+	x.end(f, true)
 }
 
 // fail answers in the endpoint's place.
@@ -75,8 +104,7 @@ func (x *Exchange) fail(f Failure) {
 		x.up = nil
 	}
 	if x.headSent {
-		x.down.Abort(message.Internal)
-		x.end(f, true)
+		x.cut(f, message.Internal)
 		return
 	}
 	status, code, fatal := f.answer()
@@ -118,7 +146,10 @@ func (x *Exchange) arm() {
 	if x.tunnel {
 		return
 	}
-	first := x.until
+	first := time.Duration(0)
+	if x.phase == waiting || x.phase == pausing {
+		first = x.until
+	}
 	for _, d := range x.deadlines() {
 		if d != 0 && (first == 0 || d < first) {
 			first = d
@@ -161,6 +192,7 @@ func (x *Exchange) deadlines() (all [5]time.Duration) {
 
 // Expired handles what came first.
 func (x *Exchange) Expired(*conn.Timer) {
+	defer x.contain()
 	now := x.lane.loop.Now()
 	all := x.deadlines()
 	due := func(i int) bool { return all[i] != 0 && all[i] <= now }
@@ -169,11 +201,11 @@ func (x *Exchange) Expired(*conn.Timer) {
 		x.timedOut()
 	case due(4), due(1):
 		x.tryTimedOut()
-	case x.until != 0 && x.until <= now && x.phase == pausing:
+	case x.phase == pausing && x.until <= now:
 		x.until = 0
 		x.phase = choosing
 		x.choose()
-	case x.until != 0 && x.until <= now:
+	case x.phase == waiting && x.until <= now:
 		x.lane.unwait(x)
 		x.phase = choosing
 		x.fail(FailFast)
@@ -183,28 +215,27 @@ func (x *Exchange) Expired(*conn.Timer) {
 }
 
 func (x *Exchange) timedOut() {
-	if x.endpoint != nil {
-		x.backend.answeredBadly(x.lane, x.endpoint)
+	if x.phase == running || x.phase == linking {
+		x.failedIt()
 	}
 	x.fail(TimedOut)
 }
 
 // tryTimedOut gives a try up; another may follow.
 func (x *Exchange) tryTimedOut() {
-	x.backend.answeredBadly(x.lane, x.endpoint)
+	x.failedIt()
 	if x.headSent {
 		x.fail(TimedOut)
 		return
 	}
 	if x.pool != nil {
 		x.pool.leave(x)
-		x.pool = nil
 	}
 	if x.up != nil {
 		x.up.Abort(message.Cancel)
 		x.up = nil
 	}
-	x.flight.Done(x.lane.now())
+	x.left()
 	if !x.repeat(0) {
 		x.fail(TimedOut)
 	}
@@ -212,8 +243,5 @@ func (x *Exchange) tryTimedOut() {
 
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
-// Panicked ends this exchange only.
-func (x *Exchange) Panicked(any, []byte) {
-	x.down.Abort(message.Internal)
-	x.end(UpstreamBroken, true)
-}
+// Panicked implements conn.Expirer: a panic is contained before it gets here.
+func (x *Exchange) Panicked(v any, _ []byte) { panic(v) }

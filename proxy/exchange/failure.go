@@ -15,6 +15,7 @@ const (
 	LoadShed                          // too many in flight: 503
 	TimedOut                          // a timeout of the route: 504
 	ClientGone                        // nobody is left to answer
+	Broken                            // a panic: no answer
 )
 
 // String is the text of l5d-proxy-error, and a metric label.
@@ -38,6 +39,8 @@ func (f Failure) String() string {
 		return "timed out"
 	case ClientGone:
 		return "client went away"
+	case Broken:
+		return "internal error"
 	default:
 		return ""
 	}

@@ -3,6 +3,7 @@ package exchange
 import (
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -10,15 +11,27 @@ import (
 	"github.com/meshctl/meshctl/proxy/message"
 )
 
-// sweepEvery is how often a lane looks for connections that nobody uses.
-const sweepEvery = time.Second
+const (
+	// sweepEvery is how often a lane looks for connections that nobody uses.
+	sweepEvery = time.Second
+	// askEvery is how often a lane whose exchanges wait for an endpoint asks
+	// whether there is one: nobody else may have a reason to.
+	askEvery = 100 * time.Millisecond
+
+	keptFree   = 1024     // unused exchanges that a lane keeps
+	keptBody   = 4 << 10  // the largest buffer for a body that each of them keeps
+	bodiesKept = 32       // larger ones that the lane keeps
+	bodySize   = 68 << 10 // of those: replayMost, and a little that came too much
+)
 
 // Lane is one loop's part: its connections to endpoints and its exchanges. All
 // but what is atomic is touched on the loop's goroutine only.
 type Lane struct {
 	// Dialed, if set, is told of each connection to an endpoint, and returns what
-	// to call when it has ended. It is set before the loop runs.
-	Dialed func(sock *conn.Socket) (closed func())
+	// to call when it has ended. Panicked, if set, is told of a panic that ended
+	// one exchange. Both are set before the loop runs.
+	Dialed   func(sock *conn.Socket) (closed func())
+	Panicked func(value any, stack []byte)
 
 	loop   *conn.Loop
 	cfg    Config
@@ -26,16 +39,13 @@ type Lane struct {
 	seed   *rand.PCG
 	pools  map[poolKey]*pool
 	free   []*Exchange
+	bodies [][]byte
 	queue  []*Exchange // waiting for an endpoint to be ready
 	open   int
 	budget budget
 	waits  atomic.Int32 // len(queue), for other loops
-	sweep  conn.Timer
-}
-
-type poolKey struct {
-	addr netip.AddrPort
-	h2   bool
+	sweep  chore
+	ask    chore
 }
 
 // NewLanes makes a lane for each loop, before the loops run.
@@ -44,8 +54,10 @@ func NewLanes(cfg Config, loops []*conn.Loop) []*Lane {
 	start := time.Now()
 	var lanes []*Lane
 	for _, l := range loops {
-		lanes = append(lanes, &Lane{loop: l, cfg: cfg, offset: time.Since(start) - l.Now(),
-			seed: rand.NewPCG(rand.Uint64(), rand.Uint64()), pools: map[poolKey]*pool{}})
+		ln := &Lane{loop: l, cfg: cfg, offset: time.Since(start) - l.Now(),
+			seed: rand.NewPCG(rand.Uint64(), rand.Uint64()), pools: map[poolKey]*pool{}}
+		ln.sweep.do, ln.ask.do = ln.sweepPools, ln.askAgain
+		lanes = append(lanes, ln)
 	}
 	return lanes
 }
@@ -58,9 +70,10 @@ func (ln *Lane) random() uint64 { return ln.seed.Uint64() }
 // Open is how many exchanges are under way.
 func (ln *Lane) Open() int { return ln.open }
 
-// Serve returns who takes the requests of one client connection to u.
-func (ln *Lane) Serve(u *Upstream, rec Recorder) message.Opener {
-	return &opener{lane: ln, upstream: u, rec: rec}
+// Serve returns who takes the requests of one client connection to u. port is
+// the one that the client asked for.
+func (ln *Lane) Serve(u *Upstream, port uint16, rec Recorder) message.Opener {
+	return &opener{lane: ln, upstream: u, port: port, rec: rec}
 }
 
 // opener gives each stream of one client connection its exchange.
@@ -68,6 +81,7 @@ type opener struct {
 	lane     *Lane
 	upstream *Upstream
 	rec      Recorder
+	port     uint16
 }
 
 // Open implements message.Opener.
@@ -88,9 +102,6 @@ func (ln *Lane) take() *Exchange {
 	return &Exchange{lane: ln}
 }
 
-// keptFree is how many unused exchanges a lane keeps.
-const keptFree = 1024
-
 func (ln *Lane) give(x *Exchange) {
 	ln.open--
 	x.reset()
@@ -99,19 +110,35 @@ func (ln *Lane) give(x *Exchange) {
 	}
 }
 
+// takeBody lends an empty buffer for a body to be kept.
+func (ln *Lane) takeBody() []byte {
+	if n := len(ln.bodies); n > 0 {
+		b := ln.bodies[n-1]
+		ln.bodies = ln.bodies[:n-1]
+		return b
+	}
+	return make([]byte, 0, bodySize)
+}
+
+func (ln *Lane) giveBody(b []byte) {
+	if cap(b) == bodySize && len(ln.bodies) < bodiesKept {
+		ln.bodies = append(ln.bodies, b[:0])
+	}
+}
+
 // wait puts x in the queue for an endpoint.
 func (ln *Lane) wait(x *Exchange) {
 	ln.queue = append(ln.queue, x)
 	ln.waits.Store(int32(len(ln.queue)))
+	if !ln.ask.timer.Active() {
+		ln.ask.in(ln.loop, askEvery)
+	}
 }
 
 // unwait takes x out of the queue.
 func (ln *Lane) unwait(x *Exchange) {
-	for i, q := range ln.queue {
-		if q == x {
-			ln.queue = append(ln.queue[:i], ln.queue[i+1:]...)
-			break
-		}
+	if i := slices.Index(ln.queue, x); i >= 0 {
+		ln.queue = slices.Delete(ln.queue, i, i+1)
 	}
 	ln.waits.Store(int32(len(ln.queue)))
 }
@@ -129,9 +156,22 @@ func (ln *Lane) wake() {
 	ln.queue = nil
 	ln.waits.Store(0)
 	for _, x := range queue {
-		x.from.upstream.fresh()
-		x.phase = choosing
-		x.choose()
+		x.awake()
+	}
+}
+
+// askAgain has the upstreams that are waited for look whether they are out of
+// date.
+func (ln *Lane) askAgain() {
+	var last *Upstream
+	for _, x := range ln.queue {
+		if u := x.from.upstream; u != last {
+			last = u
+			u.fresh() // those that it wakes are woken later, see Wake
+		}
+	}
+	if len(ln.queue) > 0 {
+		ln.ask.in(ln.loop, askEvery)
 	}
 }
 
@@ -142,31 +182,43 @@ func (ln *Lane) pool(addr netip.AddrPort, h2 bool) *pool {
 	if p == nil {
 		p = &pool{lane: ln, key: k}
 		ln.pools[k] = p
-		if !ln.sweep.Active() {
-			ln.loop.Start(&ln.sweep, sweepEvery, ln)
+		if !ln.sweep.timer.Active() {
+			ln.sweep.in(ln.loop, sweepEvery)
 		}
 	}
 	return p
 }
 
-// Adopt takes over a connection that was dialed for a client before it spoke:
-// it serves
-// the next request to addr. closed is called when it has ended.
-func (ln *Lane) Adopt(addr netip.AddrPort, sock *conn.Socket, h2 bool, closed func()) {
-	ln.pool(addr, h2).connected(sock, closed)
+// Adopt takes over a connection to an endpoint of u that was dialed for a client
+// before it spoke: it serves the next request that goes there. client is what
+// the client turned out to speak, closed is called when the connection has ended.
+func (ln *Lane) Adopt(u *Upstream, addr netip.AddrPort, sock *conn.Socket, client message.Version, closed func()) {
+	version := u.plan.Load().backends[0].speaks(client)
+	ln.pool(addr, version == message.HTTP2).connected(sock, closed)
 }
 
-// Expired closes what nobody uses.
-func (ln *Lane) Expired(*conn.Timer) {
+// sweepPools closes what nobody uses.
+func (ln *Lane) sweepPools() {
 	for k, p := range ln.pools {
 		if p.sweep() {
 			delete(ln.pools, k)
 		}
 	}
 	if len(ln.pools) > 0 {
-		ln.loop.Start(&ln.sweep, sweepEvery, ln)
+		ln.sweep.in(ln.loop, sweepEvery)
 	}
 }
 
-// Panicked passes a panic on: it is not of one connection.
-func (ln *Lane) Panicked(v any, _ []byte) { panic(v) }
+// chore is what a lane does from time to time.
+type chore struct {
+	timer conn.Timer
+	do    func()
+}
+
+func (c *chore) in(l *conn.Loop, d time.Duration) { l.Start(&c.timer, d, c) }
+
+// Expired does it.
+func (c *chore) Expired(*conn.Timer) { c.do() }
+
+// Panicked passes a panic on: it is not of one exchange.
+func (c *chore) Panicked(v any, _ []byte) { panic(v) }

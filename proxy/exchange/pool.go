@@ -1,6 +1,8 @@
 package exchange
 
 import (
+	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 
@@ -11,13 +13,21 @@ import (
 	"github.com/meshctl/meshctl/proxy/h2"
 )
 
+type poolKey struct {
+	addr netip.AddrPort
+	h2   bool
+}
+
+// maxIdle is how many HTTP/1 connections to one endpoint a lane keeps unused.
+const maxIdle = 10_000
+
 // pool is a lane's connections to one endpoint that speak one version.
 type pool struct {
 	lane    *Lane
 	key     poolKey
 	idle    []idleConn // HTTP/1, the last used at the end
 	live    []*h2.Client
-	busy    int         // HTTP/1 connections that carry an exchange
+	open    int         // HTTP/1 connections, idle or not, that have not ended
 	dialing int         // attempts under way
 	queue   []*Exchange // waiting for a connection
 }
@@ -55,8 +65,7 @@ func (p *pool) serve(x *Exchange) bool {
 		c := p.idle[n-1].client
 		p.idle[n-1] = idleConn{}
 		p.idle = p.idle[:n-1]
-		if s := c.Open(x); s != nil {
-			p.busy++
+		if s := c.Open(x); s != nil { // else it has just ended, which will be told
 			x.connected(s)
 			return true
 		}
@@ -66,30 +75,30 @@ func (p *pool) serve(x *Exchange) bool {
 
 // leave takes x out of the queue.
 func (p *pool) leave(x *Exchange) {
-	for i, q := range p.queue {
-		if q == x {
-			p.queue = append(p.queue[:i], p.queue[i+1:]...)
-			return
-		}
+	if i := slices.Index(p.queue, x); i >= 0 {
+		p.queue = slices.Delete(p.queue, i, i+1)
 	}
+	x.pool = nil
 }
 
 // feed serves those that wait.
 func (p *pool) feed() {
-	for len(p.queue) > 0 {
+	for len(p.queue) > 0 && p.has() {
 		x := p.queue[0]
-		p.queue = p.queue[1:]
-		x.pool = nil
-		if !p.serve(x) {
-			p.queue = append([]*Exchange{x}, p.queue...)
+		p.leave(x)
+		if !p.serve(x) { // what seemed idle had ended
+			p.queue = slices.Insert(p.queue, 0, x)
 			x.pool = p
 			break
 		}
 	}
-	if p.key.h2 && len(p.queue) > 0 && p.dialing == 0 {
+	if p.dialing == 0 && len(p.queue) > 0 {
 		p.dial()
 	}
 }
+
+// has reports whether there may be a stream for somebody.
+func (p *pool) has() bool { return p.key.h2 || len(p.idle) > 0 }
 
 // connected begins to use a connection that is up.
 func (p *pool) connected(sock *conn.Socket, closed func()) {
@@ -106,6 +115,7 @@ func (p *pool) connected(sock *conn.Socket, closed func()) {
 			closed()
 			p.gone1(c)
 		})
+		p.open++
 		p.idle = append(p.idle, idleConn{c, loop.Now()})
 	}
 	p.feed()
@@ -113,30 +123,26 @@ func (p *pool) connected(sock *conn.Socket, closed func()) {
 
 // rested takes an HTTP/1 connection back that can carry another exchange.
 func (p *pool) rested(c *h1.Client) {
-	p.busy--
+	if len(p.idle) >= maxIdle {
+		c.Close()
+		return
+	}
 	p.idle = append(p.idle, idleConn{c, p.lane.loop.Now()})
-	p.feed()
+	if len(p.queue) > 0 {
+		p.feed()
+	}
 }
 
 // gone1 forgets an HTTP/1 connection that has ended.
 func (p *pool) gone1(c *h1.Client) {
-	for i := range p.idle {
-		if p.idle[i].client == c {
-			p.idle = append(p.idle[:i], p.idle[i+1:]...)
-			return
-		}
-	}
-	p.busy--
+	p.open--
+	p.idle = slices.DeleteFunc(p.idle, func(i idleConn) bool { return i.client == c })
+	p.feed()
 }
 
 // gone2 forgets an HTTP/2 connection that has ended.
 func (p *pool) gone2(c *h2.Client) {
-	for i := range p.live {
-		if p.live[i] == c {
-			p.live = append(p.live[:i], p.live[i+1:]...)
-			break
-		}
-	}
+	p.live = slices.DeleteFunc(p.live, func(o *h2.Client) bool { return o == c })
 	p.feed()
 }
 
@@ -144,13 +150,13 @@ func (p *pool) gone2(c *h2.Client) {
 // whether nothing is left. (HTTP/2 ones look after themselves.)
 func (p *pool) sweep() (empty bool) {
 	before := p.lane.loop.Now() - p.lane.cfg.PoolIdle
-	for len(p.idle) > 0 && p.idle[0].since < before {
-		p.idle[0].client.Close() // gone1 takes it out
-		if len(p.idle) > 0 && p.idle[0].since < before {
-			continue
-		}
+	n := 0
+	for n < len(p.idle) && p.idle[n].since < before {
+		p.idle[n].client.Close() // gone1 is called at the end of the round
+		n++
 	}
-	return len(p.idle) == 0 && len(p.live) == 0 && p.busy == 0 && p.dialing == 0 && len(p.queue) == 0
+	p.idle = slices.Delete(p.idle, 0, n)
+	return p.open == 0 && len(p.live) == 0 && p.dialing == 0 && len(p.queue) == 0
 }
 
 // dial is one attempt to connect.
@@ -187,7 +193,7 @@ func (d *dial) Ready(*conn.Socket, conn.Events) {
 // Expired gives up.
 func (d *dial) Expired(*conn.Timer) { d.end(unix.ETIMEDOUT) }
 
-// Panicked passes a panic on: nothing of a connection runs here.
+// Panicked passes a panic on: exchanges contain their own.
 func (d *dial) Panicked(v any, _ []byte) { panic(v) }
 
 // end is called once. Of those that wait for HTTP/1 one attempt serves one, so
@@ -204,14 +210,16 @@ func (d *dial) end(e syscall.Errno) {
 		return
 	}
 	d.sock.Reset()
-	failed := p.queue
-	if !p.key.h2 && len(failed) > 1 {
-		failed = failed[:1]
+	n := len(p.queue)
+	if !p.key.h2 {
+		n = min(n, 1)
 	}
-	failed = append([]*Exchange(nil), failed...)
-	p.queue = p.queue[len(failed):]
+	failed := slices.Clone(p.queue[:n])
+	p.queue = slices.Delete(p.queue, 0, n)
 	for _, x := range failed {
 		x.pool = nil
+	}
+	for _, x := range failed {
 		x.unconnected(e)
 	}
 }

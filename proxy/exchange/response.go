@@ -19,22 +19,25 @@ func (x *Exchange) response(h *message.Head, end bool) {
 	if grpc && end {
 		code = grpcCode(h.Get("grpc-status"))
 	}
+	if !grpc || end || h.Status >= 500 { // else the trailers tell
+		x.judge(h, code)
+	}
 	if x.repeatAfter(h, code) {
 		return
 	}
 	x.respGRPC, x.status = grpc, h.Status
-	x.judgeHead(h, code)
 	if x.share != nil && x.hit.Edited() {
 		x.edited.CopyFrom(h)
 		x.hit.EditResponse(&x.edited, x.share)
 		h = &x.edited
 	}
 	x.headSent = true
+	x.keeps = false // it will not be sent again
+	x.dropBody()
 	if h.Status == 101 || string(x.method) == "CONNECT" && h.Status/100 == 2 {
-		x.tunnel = true
-		x.lane.loop.Cancel(&x.timer)
+		x.enterTunnel(h, end)
+		return
 	}
-	x.answering()
 	x.down.SendHead(h, end)
 	if end {
 		x.latent()
@@ -43,27 +46,41 @@ func (x *Exchange) response(h *message.Head, end bool) {
 	}
 }
 
-// answering lets the kept body go: the request will not be sent again.
-func (x *Exchange) answering() {
-	x.keeps = false
-	x.body = x.body[:0]
+// enterTunnel leaves HTTP. Only the request to CONNECT is the beginning of what
+// the client sends through the tunnel; one that asks for an upgrade is before it.
+func (x *Exchange) enterTunnel(h *message.Head, end bool) {
+	x.tunnel = true
+	x.upShut = h.Status != 101 && x.reqEnd
+	x.lane.loop.Cancel(&x.timer)
+	x.down.SendHead(h, false)
+	if end {
+		x.down.SendData(nil, true)
+		x.tunnelEnded(&x.downShut, true)
+	}
 }
 
-// judgeHead tells the endpoint's health what the head says already.
-func (x *Exchange) judgeHead(h *message.Head, code int) {
-	b, e := x.backend, x.endpoint
-	switch {
-	case h.Status >= 500 || code > 0 && badCode(code):
-		b.answeredBadly(x.lane, e)
-	default:
-		b.worked(e)
-	}
-	if b.penalty.Latency > 0 && (h.Status >= 500 || h.Status == 429 || code > 0 && badCode(code)) {
+// judge tells the endpoint's health and load what an answer means. code is a
+// gRPC status, -1: none.
+func (x *Exchange) judge(h *message.Head, code int) {
+	x.judged, x.trial = true, false
+	b := x.backend
+	b.answered(x.lane, x.endpoint, h.Status < 500 && !blames(code))
+	if b.penalty.Latency > 0 && (h.Status >= 500 || h.Status == 429 || refuses(code)) {
 		wait := b.penalty.Latency
 		if after, err := strconv.Atoi(string(h.Get("retry-after"))); err == nil && after > 0 {
 			wait = min(seconds(after), b.penalty.MaxRetryAfter)
 		}
 		x.flight.Penalize(wait, x.lane.now())
+	}
+}
+
+// failedIt tells the endpoint's health that no (whole) answer came.
+func (x *Exchange) failedIt() {
+	trial := x.trial
+	x.judged, x.trial = true, false
+	x.backend.answered(x.lane, x.endpoint, false)
+	if trial {
+		x.backend.untried(x.endpoint) // where no breaker has an opinion
 	}
 }
 
@@ -77,32 +94,35 @@ func (x *Exchange) latent() {
 	}
 }
 
+var noHead message.Head
+
 func (x *Exchange) responseData(b []byte, end bool) {
 	x.moved = x.lane.loop.Now()
 	x.latent()
 	x.down.SendData(b, end)
-	if x.tunnel {
+	switch {
+	case x.tunnel:
 		x.tunnelEnded(&x.downShut, end)
-	} else if end {
+	case end:
+		if !x.judged {
+			x.judge(&noHead, -1)
+		}
 		x.over()
 	}
-	if x.phase != running || x.up == nil {
-		return
-	}
-	if !x.upHeld && x.down.Pending() > message.HighWater {
+	if x.phase == running && !x.upHeld && x.down.Pending() > message.HighWater {
 		x.upHeld = true
 		x.up.Hold(true)
 	}
 }
 
 func (x *Exchange) responseTrailers(h *message.Head) {
-	x.latent()
 	if x.respGRPC {
 		x.grpcStatus = grpcCode(h.Get("grpc-status"))
-		if badCode(x.grpcStatus) {
-			x.backend.answeredBadly(x.lane, x.endpoint)
-		}
 	}
+	if !x.judged {
+		x.judge(h, x.grpcStatus)
+	}
+	x.latent()
 	x.down.SendTrailers(h)
 	x.over()
 }
@@ -113,15 +133,19 @@ func (x *Exchange) over() {
 	x.end(0, false)
 }
 
-// badCode reports a gRPC code that blames the server: UNKNOWN, DEADLINE_EXCEEDED,
-// PERMISSION_DENIED, INTERNAL, UNAVAILABLE, DATA_LOSS, or none at all.
-func badCode(code int) bool {
+// blames reports a gRPC code that blames the server: UNKNOWN, DEADLINE_EXCEEDED,
+// PERMISSION_DENIED, INTERNAL, UNAVAILABLE, DATA_LOSS.
+func blames(code int) bool {
 	switch code {
-	case -1, 2, 4, 7, 13, 14, 15:
+	case 2, 4, 7, 13, 14, 15:
 		return true
 	}
 	return false
 }
+
+// refuses reports a gRPC code that comes fast because the server does not do its
+// work: the same with RESOURCE_EXHAUSTED, and without PERMISSION_DENIED.
+func refuses(code int) bool { return code == 8 || code != 7 && blames(code) }
 
 // grpcCode reads a grpc-status: -1 if missing, 2 (UNKNOWN) if it is none.
 func grpcCode(v []byte) int {

@@ -40,9 +40,24 @@ func (b *budget) spend(now time.Duration) bool {
 	return true
 }
 
-// mayRepeat reports whether the body is worth keeping.
-func (x *Exchange) mayRepeat() bool {
-	return x.hit.Action != nil && x.hit.Policy.Retry.Limit > 0 || x.idempotent()
+// replayMost is how much of a body is kept so that it can be sent again.
+const replayMost = 64 << 10
+
+// keepBody keeps a piece of the request's body.
+func (x *Exchange) keepBody(b []byte) {
+	if n := len(x.body) + len(b); n > keptBody && n > cap(x.body) && cap(x.body) < bodySize {
+		x.body = append(x.lane.takeBody(), x.body...)
+	}
+	x.body = append(x.body, b...)
+}
+
+// dropBody lets it go.
+func (x *Exchange) dropBody() {
+	if cap(x.body) > keptBody {
+		x.lane.giveBody(x.body)
+		x.body = nil
+	}
+	x.body = x.body[:0]
 }
 
 // canRepeat reports whether the rule allows another try and all of the request
@@ -63,12 +78,11 @@ func (x *Exchange) repeatAfter(h *message.Head, code int) bool {
 	}
 	up := x.up
 	x.up = nil
-	x.backend.answeredBadly(x.lane, x.endpoint)
-	x.flight.Done(x.lane.now())
 	if !x.repeat(r.Backoff) {
 		x.up = up
 		return false
 	}
+	x.left()
 	up.Abort(message.Cancel)
 	return true
 }
@@ -92,8 +106,8 @@ func (x *Exchange) repeat(least time.Duration) bool {
 
 // repeatFree sends the request again at once, because nothing of it was
 // processed, or repeating it does no harm.
-func (x *Exchange) repeatFree(safe bool) bool {
-	if !safe || x.free >= freeTries || !x.keeps || len(x.req.Upgrade) > 0 {
+func (x *Exchange) repeatFree() bool {
+	if x.free >= freeTries || !x.keeps || len(x.req.Upgrade) > 0 {
 		return false
 	}
 	x.free++

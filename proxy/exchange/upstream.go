@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/meshctl/meshctl/proxy/balance"
 	"github.com/meshctl/meshctl/proxy/message"
@@ -24,7 +25,8 @@ type Parent struct {
 type Members struct {
 	Name      string // what it is, such as "shop/db:8080": it keeps its estimates under this name
 	Endpoints []Endpoint
-	// Version is what the endpoints speak; not said: what the client speaks.
+	// Version is what the endpoints speak, HTTP11 or HTTP2; not said: what the
+	// client speaks.
 	Version message.Version
 	Breaker route.Breaker
 	Penalty route.Penalty
@@ -55,9 +57,10 @@ type backend struct {
 	breaker  route.Breaker
 	penalty  route.Penalty
 
-	sick   atomic.Int32 // len(health), so that the healthy pay one load
-	mu     sync.Mutex
-	health map[*balance.Endpoint[Endpoint]]*health
+	sick    atomic.Int32 // len(health), so that the healthy pay one load
+	starved atomic.Int64 // since when no endpoint is known to be reachable, on the lanes' clock; 0: one is
+	mu      sync.Mutex
+	health  map[*balance.Endpoint[Endpoint]]*health
 }
 
 // NewUpstream makes an Upstream for all lanes of a proxy.
@@ -84,6 +87,7 @@ func (u *Upstream) Update(p Parent) {
 		next.backends = append(next.backends, b)
 	}
 	u.plan.Store(next)
+	u.changed() // who woke up for the endpoints may have looked too early
 }
 
 func (p *plan) named(name string) *backend {
@@ -96,6 +100,27 @@ func (p *plan) named(name string) *backend {
 		}
 	}
 	return nil
+}
+
+// speaks is the version for the request of a client.
+func (b *backend) speaks(client message.Version) message.Version {
+	if b.version != 0 {
+		return b.version
+	}
+	return client
+}
+
+// starvedFor notes that there is no endpoint to be had, and returns how much is
+// left of the time in which one is waited for: once that has passed, requests
+// fail at once, until an endpoint has been connected to.
+func (b *backend) starvedFor(now, most time.Duration) (left time.Duration) {
+	now = max(now, 1)
+	b.starved.CompareAndSwap(0, int64(now))
+	since := time.Duration(b.starved.Load())
+	if since == 0 { // reached meanwhile
+		since = now
+	}
+	return since + most - now
 }
 
 func (u *Upstream) fresh() {
@@ -116,11 +141,12 @@ type Connection struct {
 	backend  *backend
 	endpoint *balance.Endpoint[Endpoint]
 	flight   balance.Flight[Endpoint]
+	trial    bool
 }
 
 // Pick chooses the endpoint of an opaque connection that ln is to open; false
 // when there is none. Up, or Failed, is called when that has ended, and Closed
-// at its end.
+// at its end; GivenUp instead of either when nobody waits any more.
 func (u *Upstream) Pick(ln *Lane) (c Connection, addr netip.AddrPort, ok bool) {
 	u.fresh()
 	b := u.plan.Load().backends[0]
@@ -132,14 +158,23 @@ func (u *Upstream) Pick(ln *Lane) (c Connection, addr netip.AddrPort, ok bool) {
 		}
 		e = all[ln.random()%uint64(len(all))]
 	}
-	return Connection{backend: b, endpoint: e, flight: e.Start(ln.now())}, e.Value.Addr, true
+	return Connection{backend: b, endpoint: e, flight: e.Start(ln.now()), trial: b.try(e)}, e.Value.Addr, true
 }
 
 // Up says that the connection is established: it is load until Closed.
 func (c *Connection) Up(ln *Lane) {
 	c.flight.Done(ln.now())
 	c.endpoint.Opened()
-	c.backend.worked(c.endpoint)
+	c.trial = false
+	c.backend.reached(c.endpoint)
+}
+
+// GivenUp says that nobody waits for the connection any more.
+func (c *Connection) GivenUp(ln *Lane) {
+	c.flight.Done(ln.now())
+	if c.trial {
+		c.backend.untried(c.endpoint)
+	}
 }
 
 // Failed says that the endpoint could not be connected to.

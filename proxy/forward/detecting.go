@@ -92,7 +92,7 @@ func (fl *flow) waitForClient() {
 	fl.waiting = true
 	f.metrics.Detecting(1)
 	loop.StartAt(&fl.deadline, fl.started+f.cfg.DetectTimeout, fl)
-	if fl.head != nil || !fl.route.Early || f.cfg.EarlyDialAfter <= 0 {
+	if fl.declared || fl.head != nil || !fl.route.Early || f.cfg.EarlyDialAfter <= 0 {
 		return
 	}
 	if f.memory.Has(fl.route.Target, time.Now()) {
@@ -119,7 +119,9 @@ func (fl *flow) clientEnded() {
 		return
 	}
 	fl.kind, fl.reason = protocol.Opaque, detect.ReasonEOF
-	fl.recordDetection()
+	if !fl.declared {
+		fl.recordDetection()
+	}
 	fl.src.Close()
 	fl.dst.Close()
 	fl.over(l4.Client, 0)
@@ -127,7 +129,9 @@ func (fl *flow) clientEnded() {
 
 // detectTimeout fails open: whatever this is, it is relayed as TCP.
 func (fl *flow) detectTimeout() {
-	fl.logTimeout()
+	if !fl.declared {
+		fl.logTimeout()
+	}
 	fl.decide(detect.Result{Kind: protocol.Opaque, Reason: detect.ReasonTimeout}, fl.head)
 }
 
@@ -173,15 +177,29 @@ func (fl *flow) forget() {
 
 // decide ends detection. b is what the client has sent so far.
 func (fl *flow) decide(r detect.Result, b []byte) {
+	if fl.declared {
+		r = declared(r)
+	}
 	fl.kind, fl.reason, fl.sni, fl.alpn = r.Kind, r.Reason, r.SNI, r.ALPN
 	fl.lane.loop.Cancel(&fl.deadline)
 	if fl.link == unlinked {
 		fl.lane.loop.Cancel(&fl.dialTimer)
 	}
 	fl.doneWaiting()
-	fl.recordDetection()
-	if fl.kind.HTTP() {
-		fl.forget()
+	if !fl.declared {
+		fl.recordDetection()
+		if fl.kind.HTTP() {
+			fl.forget()
+		}
 	}
 	fl.know(b)
+}
+
+// declared is what a client speaks on a port that is declared HTTP/1: that, well
+// or badly, unless it begins with the preface of HTTP/2.
+func declared(r detect.Result) detect.Result {
+	if r.Kind == protocol.HTTP2 {
+		return detect.Result{Kind: protocol.HTTP2, Reason: detect.ReasonDeclared}
+	}
+	return detect.Result{Kind: protocol.HTTP1, Reason: detect.ReasonDeclared}
 }

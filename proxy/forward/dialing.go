@@ -20,6 +20,7 @@ func (fl *flow) know(b []byte) {
 	fl.phase = connecting
 	if fl.link == unlinked || fl.link == failed {
 		if e := fl.dial(); e != 0 {
+			fl.hold(b)
 			fl.dialFailed(e)
 			return
 		}
@@ -85,8 +86,12 @@ func (fl *flow) takePlace() (ok bool) {
 
 // leavePlace ends the connection's part of an endpoint's load.
 func (fl *flow) leavePlace() {
-	if fl.hasPlace && fl.placed {
+	switch {
+	case !fl.hasPlace:
+	case fl.placed:
 		fl.place.Closed()
+	default:
+		fl.place.GivenUp(fl.lane.exchanges)
 	}
 	fl.hasPlace = false
 }
@@ -128,5 +133,30 @@ func (fl *flow) dialFailed(e syscall.Errno) {
 		return
 	}
 	fl.recordDialFailed(e)
+	if fl.elsewhere() {
+		return
+	}
 	fl.end(l4.Server, e)
+}
+
+// elsewhere tries another endpoint, each once at most: the client's bytes are
+// still here.
+func (fl *flow) elsewhere() bool {
+	up := fl.route.Up
+	if fl.phase != connecting || up == nil {
+		return false
+	}
+	for fl.refusals++; fl.refusals < up.Endpoints(); fl.refusals++ {
+		switch e := fl.dial(); {
+		case e == 0 && fl.link == linked:
+			fl.startRelay(fl.head)
+			return true
+		case e == 0:
+			return true
+		case fl.hasPlace:
+			fl.place.Failed(fl.lane.exchanges)
+			fl.hasPlace = false
+		}
+	}
+	return false
 }

@@ -74,6 +74,7 @@ type flow struct {
 	hasPlace   bool
 	placed     bool // counted as load there
 	fd         int  // of the client; -1 once src has it
+	refusals   int  // endpoints that could not be connected to
 	phase      phase
 	link       link
 	kind       protocol.Kind
@@ -83,6 +84,7 @@ type flow struct {
 	counted    bool // in the lane
 	keepalive  bool // set on dst
 	draining   bool // the server was told
+	declared   bool // HTTP of either version
 }
 
 // begin resolves, then dials or reads.
@@ -108,6 +110,12 @@ func (fl *flow) begin() {
 		return
 	}
 	fl.fd = -1
+	if fl.route.Kind == protocol.HTTP1 && fl.route.mediates() {
+		fl.declared = true // but the client may speak HTTP/2
+		fl.recordDeclared()
+		fl.readHead()
+		return
+	}
 	if fl.route.Kind != protocol.Unknown {
 		fl.kind, fl.reason = fl.route.Kind, detect.ReasonDeclared
 		fl.recordDeclared()

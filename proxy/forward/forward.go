@@ -48,7 +48,7 @@ func New(cfg Config, d metrics.Direction, router Router, m *metrics.Metrics, log
 		log: log.With("direction", d.String()), lanes: make(map[*conn.Loop]*lane, len(loops))}
 	for i, x := range exchange.NewLanes(cfg.Exchange, loops) {
 		ln := &lane{forwarder: f, loop: loops[i], exchanges: x}
-		x.Dialed = f.dialed(ln)
+		x.Dialed, x.Panicked = f.dialed(ln), ln.exchangePanicked
 		f.lanes[ln.loop] = ln
 		f.exchanges = append(f.exchanges, x)
 	}

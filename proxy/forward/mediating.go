@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"syscall"
+	"time"
 
 	"github.com/meshctl/meshctl/proxy/conn"
 	"github.com/meshctl/meshctl/proxy/exchange"
@@ -12,6 +13,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/h2"
 	"github.com/meshctl/meshctl/proxy/l4"
 	"github.com/meshctl/meshctl/proxy/l7"
+	"github.com/meshctl/meshctl/proxy/message"
 	"github.com/meshctl/meshctl/proxy/metrics"
 	"github.com/meshctl/meshctl/proxy/protocol"
 )
@@ -24,7 +26,7 @@ type server interface {
 
 // mediated reports whether requests of the connection go their own ways.
 func (fl *flow) mediated() bool {
-	return fl.kind.HTTP() && fl.route.Mediate && fl.route.Up != nil
+	return fl.kind.HTTP() && fl.route.mediates()
 }
 
 // mediate gives the client's socket to a server of HTTP. b is what the client
@@ -35,7 +37,7 @@ func (fl *flow) mediate(b []byte) {
 	fl.seen[0], fl.seen[1] = fl.src.Bytes() // counted already
 	fl.http = f.metrics.HTTP(f.direction, fl.route.Target, tlsLabels(f.direction))
 	fl.giveLink()
-	open := ln.exchanges.Serve(fl.route.Up, fl)
+	open := ln.exchanges.Serve(fl.route.Up, fl.route.Target.Port(), fl)
 	if fl.kind == protocol.HTTP2 {
 		fl.server = h2.NewServer(ln.loop, &fl.src, f.cfg.Exchange.H2, open, fl.served)
 	} else {
@@ -50,17 +52,18 @@ func (fl *flow) mediate(b []byte) {
 func (fl *flow) giveLink() {
 	ln := fl.lane
 	if fl.link == linked {
-		count, place, has := fl.dstTCP, fl.place, fl.hasPlace
+		count := fl.dstTCP
 		started := ln.loop.Now()
-		fl.dstTCP, fl.hasPlace = nil, false
-		ln.exchanges.Adopt(fl.to, &fl.dst, fl.kind == protocol.HTTP2, func() {
-			count.Close("", ln.loop.Now()-started)
-			if has {
-				place.Closed()
-			}
-		})
+		fl.dstTCP = nil
+		fl.leavePlace() // its requests are the load from now on
+		version := message.HTTP11
+		if fl.kind == protocol.HTTP2 {
+			version = message.HTTP2
+		}
+		ln.exchanges.Adopt(fl.route.Up, fl.to, &fl.dst, version, closed(count, &fl.dst, started))
 		return
 	}
+	fl.leavePlace()
 	ln.loop.Cancel(&fl.dialTimer)
 	fl.dst.Reset()
 	fl.link = unlinked
@@ -122,12 +125,22 @@ func (f *Forwarder) dialed(ln *lane) func(sock *conn.Socket) (closed func()) {
 		conn.Keepalive(sock.FD())
 		count := f.metrics.TCP(f.direction, metrics.Dst, to, tlsLabels(f.direction))
 		count.Open()
-		started := ln.loop.Now()
-		return func() {
-			in, out := sock.Bytes()
-			count.Read(int(in))
-			count.Write(int(out))
-			count.Close("", ln.loop.Now()-started)
-		}
+		return closed(count, sock, ln.loop.Now())
 	}
+}
+
+// closed returns what counts the end of a connection to an endpoint.
+func closed(count *metrics.TCP, sock *conn.Socket, started time.Duration) func() {
+	return func() {
+		in, out := sock.Bytes()
+		count.Read(int(in))
+		count.Write(int(out))
+		count.Close("", sock.Loop().Now()-started)
+	}
+}
+
+// exchangePanicked records a panic that has ended one exchange.
+func (ln *lane) exchangePanicked(v any, stack []byte) {
+	ln.forwarder.metrics.Panic()
+	ln.log(slog.LevelError, "panic in an exchange", slog.Any("err", v), slog.String("stack", string(stack)))
 }

@@ -25,6 +25,8 @@ type Route struct {
 	Mediate bool
 }
 
+func (r *Route) mediates() bool { return r.Mediate && r.Up != nil }
+
 // Router chooses the Route of a connection from client to its original
 // destination dst. An error refuses it; a Refusal says why in one word.
 type Router interface {

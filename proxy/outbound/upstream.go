@@ -83,7 +83,10 @@ func endpoints(list []discovery.Endpoint) []exchange.Endpoint {
 // version is what the endpoints are told to speak; not said: what the client
 // speaks.
 func version(d discovery.Decision) message.Version {
-	if d.Kind == protocol.HTTP2 {
+	switch d.Kind {
+	case protocol.HTTP1:
+		return message.HTTP11
+	case protocol.HTTP2:
 		return message.HTTP2
 	}
 	return 0
