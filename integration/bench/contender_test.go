@@ -213,12 +213,26 @@ func (r *running) stop(t *testing.T) {
 	if r.Process == nil {
 		return
 	}
-	for _, pid := range r.pids() { // workers may outlive a master that is killed
+	all := r.pids()
+	for _, pid := range all { // workers may outlive a master that is killed
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Error(err)
 		}
 	}
 	<-r.Gone()
+	for _, pid := range all[1:] {
+		for deadline := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("process %d does not end", pid)
+			}
+		}
+	}
+}
+
+// alive reports whether a process still has its sockets: a zombie has none.
+func alive(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(b), ") Z ")
 }
 
 // pids are the contender's process and its children.
