@@ -153,13 +153,14 @@ func (b *bench) start(t *testing.T, l load, c contender) *running {
 		}
 	}
 	id := strconv.Itoa(uid)
-	// bash notes the time and gives way to the program. (The clock is the machine's:
-	// a step of it between two such readings spoils one start-up of many.)
+	// A shell weighs the session, setpriv gives up root, a shell notes the time, and
+	// each gives way to the next. (The clock is the machine's: a step of it between
+	// two such readings spoils one start-up of many.)
 	began := filepath.Join(dir, "began")
-	args := append([]string{"--reuid=" + id, "--regid=" + id, "--clear-groups", "--", "bash", "-c",
-		`printf %s "$EPOCHREALTIME" >"$0"; exec "$@"`, began}, c.command(b, dir, l)...)
-	r := &running{Process: servers.Start(t, b.net.Pod.Command(context.Background(), "setpriv", args...))}
-	prefer(r.PID())
+	args := append([]string{"-c", `[ -z "$0" ] || echo "$0" >/proc/self/autogroup; exec setpriv "$@"`, os.Getenv("BENCHNICE"),
+		"--reuid=" + id, "--regid=" + id, "--clear-groups", "--",
+		"bash", "-c", `printf %s "$EPOCHREALTIME" >"$0"; exec "$@"`, began}, c.command(b, dir, l)...)
+	r := &running{Process: servers.Start(t, b.net.Pod.Command(context.Background(), "bash", args...))}
 	r.ready = r.await(t, began)
 	return r
 }
@@ -213,12 +214,26 @@ func (r *running) stop(t *testing.T) {
 	if r.Process == nil {
 		return
 	}
-	for _, pid := range r.pids() { // workers may outlive a master that is killed
+	all := r.pids()
+	for _, pid := range all { // workers may outlive a master that is killed
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Error(err)
 		}
 	}
 	<-r.Gone()
+	for _, pid := range all[1:] {
+		for deadline := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("process %d does not end", pid)
+			}
+		}
+	}
+}
+
+// alive reports whether a process still has its sockets: a zombie has none.
+func alive(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(b), ") Z ")
 }
 
 // pids are the contender's process and its children.

@@ -84,7 +84,12 @@ func loads() []load {
 // measure starts a contender and puts the load on it.
 func (b *bench) measure(t *testing.T, l load, c contender) figures {
 	r := b.start(t, l, c)
-	defer r.stop(t)
+	defer func() {
+		if t.Failed() && r.Process != nil {
+			t.Logf("the log of %s:\n%s", c.name, r.Log())
+		}
+		r.stop(t)
+	}()
 	if err := b.reachable(backend(l)); err != nil {
 		t.Fatalf("%s behind %s: %v", l.name, c.name, err)
 	}

@@ -74,6 +74,32 @@ func TestKnownLoadIsCountedExactly(t *testing.T) {
 	}
 }
 
+func TestLargeBodiesHideNoRequest(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		p := built.Start(t, program, shop(t).addr)
+		c := client(t, p.In, version)
+		for range 3 {
+			body, err := get(c, "/bytes/9000000")
+			if err != nil || len(body) != 9_000_000 {
+				t.Fatalf("%d bytes have come (%v)", len(body), err)
+			}
+			resp, err := c.Post("http://shop.example/take", "", io.LimitReader(zeros{}, 7_000_000))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if string(b) != "POST /take 7000000" {
+				t.Fatalf("the server has seen %q (%v)", b, err)
+			}
+		}
+		counted(t, p, 6, `status_code="200"`, `classification="success"`)
+		if n := p.Sample(t).Sum("tcp_open_total", `peer="dst"`); n != 1 {
+			t.Errorf("%v connections were dialed, want 1", n)
+		}
+	})
+}
+
 func TestLatencyIsTheServersTime(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		p := built.Start(t, program, shop(t).addr)

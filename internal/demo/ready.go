@@ -34,9 +34,10 @@ func (d *demo) introduce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	verified := regexp.MustCompile(`msg="rules verified" checks=(\d+) not_probed=0`).FindStringSubmatch(d.proxy.said.String())
-	if verified == nil {
-		return fmt.Errorf("the rules were not verified in full:\n%s", d.proxy.said.String())
+	said := d.proxy.said.String()
+	verified := regexp.MustCompile(`msg="rules verified" checks=(\d+)`).FindStringSubmatch(said)
+	if verified == nil || strings.Contains(said, "checks could not be made") {
+		return fmt.Errorf("the rules were not verified in full:\n%s", said)
 	}
 	whom, err := privileges(d.proxy.cmd.Process.Pid)
 	if err != nil {

@@ -126,7 +126,8 @@ func childAccept() error {
 		return err
 	}
 	to := &taken{}
-	if _, err := l.Listen(lfd, []*Loop{l}, to); err != nil {
+	ln, err := l.Listen(lfd, []*Loop{l}, to)
+	if err != nil {
 		return err
 	}
 	const clients = 10
@@ -156,6 +157,9 @@ func childAccept() error {
 		if realNow()-began > acceptPatient+time.Second {
 			return fmt.Errorf("%d of %d taken after descriptors came back", len(to.by[l]), clients)
 		}
+	}
+	if ln.wait != 0 {
+		return fmt.Errorf("the next wait would begin at %s", 2*ln.wait)
 	}
 	return nil
 }

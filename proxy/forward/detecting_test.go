@@ -242,6 +242,11 @@ func TestAClientThatResetsDuringDetectionEndsIt(t *testing.T) {
 			if got := r.counts("tcp_close_total"); !strings.Contains(strings.Join(got, ""), `errno="ECONNRESET"`) {
 				t.Errorf("closes: %q", got)
 			}
+			r.sleep(20 * time.Second) // its deadline was cancelled with it
+			r.noServer()
+			if strings.Contains(r.log.String(), "timed out") {
+				t.Error(r.log.String())
+			}
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,27 @@ func TestAResponseThatItsClientHasNotTakenYetIsWaitedFor(t *testing.T) {
 		if got != len(answer) {
 			t.Errorf("%d of %d bytes", got, len(answer))
 		}
+		r.gone()
+	})
+}
+
+// TestTheEndOfAResponseThatIsStillHeldIsWaitedFor: the observer has seen it whole,
+// the client has not taken it.
+func TestTheEndOfAResponseThatIsStillHeldIsWaitedFor(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		c, s := r.exchange()
+		if err := errors.Join(unix.SetsockoptInt(r.flow().src.FD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4096),
+			unix.SetsockoptInt(c, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096)); err != nil {
+			t.Fatal(err)
+		}
+		r.send(c, request)
+		r.gets(s, request)
+		r.drain()
+		answer := "HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + strings.Repeat("0123456789", 6000)
+		r.send(s, answer)
+		r.until("a part of it to be held", func() bool { return r.flow().relay.Held() > 0 && r.flow().observer.Idle() })
+		r.gets(c, answer)
+		r.ends(c, nil)
 		r.gone()
 	})
 }

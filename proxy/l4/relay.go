@@ -262,7 +262,7 @@ func (r *Relay) copy(from Side) int {
 		d.ready = src.HungUp() || src.Urgent()
 	}
 	r.Watch.Passed(from, buf[:n], n)
-	if r.done {
+	if r.over() {
 		return n
 	}
 	rest := r.send(from, buf[:n])

@@ -74,6 +74,11 @@ func (h side) Panicked(v any, _ []byte)             { panic(v) }
 // newRig connects everything and attaches, but does not Start. buf is the size of
 // all socket buffers; 0 leaves the kernel's.
 func newRig(t testing.TB, splice bool, buf int) *rig {
+	return newUnevenRig(t, splice, [2]int{buf, buf})
+}
+
+// newUnevenRig has buffers of another size on each side.
+func newUnevenRig(t testing.TB, splice bool, buf [2]int) *rig {
 	t.Helper()
 	l, err := conn.NewLoop()
 	if err != nil {
@@ -84,7 +89,7 @@ func newRig(t testing.TB, splice bool, buf int) *rig {
 	r.relay.Watch = &r.watch
 	var inner [2]int
 	for s := range r.outer {
-		r.outer[s], inner[s] = pair(t, buf)
+		r.outer[s], inner[s] = pair(t, buf[s])
 	}
 	for s := range r.sock {
 		r.relay.Sock[s] = &r.sock[s]
@@ -196,16 +201,39 @@ func (r *rig) fill(s Side) int {
 		if err != nil && err != unix.EAGAIN {
 			r.t.Fatalf("side %d writes: %v", s, err)
 		}
-		if n > 0 {
+		if n > 0 { // as much as fits before the relay has its turn: that is bulk
 			total, quiet = total+n, 0
-		} else {
-			quiet++
-			ts := unix.NsecToTimespec(int64(time.Millisecond))
-			_ = unix.Nanosleep(&ts, nil)
+			continue
 		}
+		quiet++
+		ts := unix.NsecToTimespec(int64(time.Millisecond))
+		_ = unix.Nanosleep(&ts, nil)
 		r.loop.Step()
 	}
 	return total
+}
+
+// stuck returns a rig on which a lot of bytes from the client is on its way into
+// a server that does not read and takes little: the relay has spliced them as far
+// as its pipe.
+func stuck(t testing.TB) (r *rig, sent int) {
+	t.Helper()
+	r = newUnevenRig(t, true, [2]int{Client: 0, Server: 16 << 10})
+	chunk := make([]byte, 64<<10)
+	for quiet := 0; quiet < 5; { // before the relay runs
+		n, _ := unix.Write(r.outer[Client], chunk)
+		if n > 0 {
+			sent, quiet = sent+n, 0
+			continue
+		}
+		quiet++
+		ts := unix.NsecToTimespec(int64(time.Millisecond))
+		_ = unix.Nanosleep(&ts, nil)
+	}
+	r.relay.dir[Client].full = bulkReads // as after a while
+	r.relay.Start(Client, nil)
+	r.until("bytes in a pipe", func() bool { p := r.relay.dir[Client].pipe; return p != nil && p.N > 0 })
+	return r, sent
 }
 
 // read reads everything an end gets until its end, and says how that came.
