@@ -23,7 +23,7 @@ type document struct {
 
 // json returns the document as JSON. The error's line is that of the file.
 func (d *document) json() ([]byte, error) {
-	if isJSON(d.text) {
+	if isJSON(d.text) && json.Valid(d.text) {
 		return d.text, nil
 	}
 	out, err := yaml.YAMLToJSONStrict(d.text)
@@ -45,13 +45,23 @@ func isJSON(text []byte) bool {
 func split(file string, text []byte) ([]*document, error) {
 	text = bytes.TrimPrefix(text, []byte("\uFEFF"))
 	if isJSON(text) {
-		return splitJSON(file, text)
+		out, err := splitJSON(file, text)
+		if err == nil || !flowStyle(text) {
+			return out, err
+		}
 	}
 	var out []*document
 	for _, d := range splitYAML(file, text) {
 		out = append(out, d.items()...)
 	}
 	return out, nil
+}
+
+// flowStyle reports whether what looks like JSON is YAML, whose braces are less
+// strict.
+func flowStyle(text []byte) bool {
+	_, err := yaml.YAMLToJSON(text)
+	return err == nil
 }
 
 // splitYAML cuts at document markers (YAML 1.2, 9.1.2), which stand at the
