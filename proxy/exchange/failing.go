@@ -177,7 +177,7 @@ func (x *Exchange) deadlines() (all [5]time.Duration) {
 		if t.Backend > 0 {
 			all[1] = x.tried + t.Backend
 		}
-		if t.Response > 0 && x.reqAt > 0 {
+		if t.Response > 0 && x.reqEnd {
 			all[2] = x.reqAt + t.Response
 		}
 		if t.Idle > 0 {

@@ -55,7 +55,7 @@ func NewLanes(cfg Config, loops []*conn.Loop) []*Lane {
 	var lanes []*Lane
 	for _, l := range loops {
 		ln := &Lane{loop: l, cfg: cfg, offset: time.Since(start) - l.Now(),
-			seed: rand.NewPCG(rand.Uint64(), rand.Uint64()), pools: map[poolKey]*pool{}}
+			seed: rand.NewPCG(rand.Uint64(), rand.Uint64()), pools: map[poolKey]*pool{}, budget: budget{tokens: budgetMost, at: l.Now()}}
 		ln.sweep.do, ln.ask.do = ln.sweepPools, ln.askAgain
 		lanes = append(lanes, ln)
 	}

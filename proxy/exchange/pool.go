@@ -150,12 +150,11 @@ func (p *pool) gone2(c *h2.Client) {
 // whether nothing is left. (HTTP/2 ones look after themselves.)
 func (p *pool) sweep() (empty bool) {
 	before := p.lane.loop.Now() - p.lane.cfg.PoolIdle
-	n := 0
-	for n < len(p.idle) && p.idle[n].since < before {
-		p.idle[n].client.Close() // gone1 is called at the end of the round
-		n++
+	for len(p.idle) > 0 && p.idle[0].since < before {
+		c := p.idle[0].client
+		p.idle = slices.Delete(p.idle, 0, 1)
+		c.Close() // and gone1 is told
 	}
-	p.idle = slices.Delete(p.idle, 0, n)
 	return p.open == 0 && len(p.live) == 0 && p.dialing == 0 && len(p.queue) == 0
 }
 

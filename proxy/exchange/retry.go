@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	freeTries     = 2 // of what was not processed
-	retryBackoff  = 25 * time.Millisecond
-	backoffCap    = 250 * time.Millisecond
-	budgetRatio   = 0.2              // retries a request earns
-	budgetFloor   = 10.0             // retries a second that need not be earned
-	budgetHistory = 10 * time.Second // what was earned longer ago does not count
+	freeTries    = 2 // of what was not processed
+	retryBackoff = 25 * time.Millisecond
+	backoffCap   = 250 * time.Millisecond
+	budgetRatio  = 0.2              // retries a request earns
+	budgetFloor  = 10.0             // retries a second that need not be earned
+	budgetMost   = 10 * budgetFloor // what was earned more than 10 s ago does not count
 )
 
 // budget bounds retries: they may add a fifth to what clients send, and ten a
@@ -26,8 +26,7 @@ type budget struct {
 func (b *budget) earn(now time.Duration, ratio float64) {
 	b.tokens += ratio + budgetFloor*(now-b.at).Seconds()
 	b.at = now
-	most := budgetFloor * budgetHistory.Seconds()
-	b.tokens = min(b.tokens, most)
+	b.tokens = min(b.tokens, budgetMost)
 }
 
 // spend takes one retry out.
