@@ -188,7 +188,7 @@ func FuzzReadNeverPanics(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(text)
+		f.Add(text[:min(len(text), 800)]) // the fuzzer takes long to make long inputs short
 	}
 	f.Add([]byte("kind: List\nitems:\n- a\n"))
 	f.Add([]byte("a: &a [*a]\n"))
