@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -24,17 +25,17 @@ func Annotations(name string) (annotation.Pod, []annotation.Note, error) {
 	return pod, notes, nil
 }
 
-// WatchAnnotations calls apply with what the file says whenever it has changed,
-// until ctx ends. A file that cannot be read changes nothing, and is told to log.
+// WatchAnnotations calls apply with what the file says, at once and whenever it
+// has changed, until ctx ends. A file that cannot be read changes nothing, and is told to log.
 func WatchAnnotations(ctx context.Context, name string, log *slog.Logger, apply func(annotation.Pod, []annotation.Note)) {
-	before, _ := os.ReadFile(name) // if it fails, the first look tells
+	var before []byte // nil: nothing was read yet
 	failed := ""
 	f := Follower{
 		Log:         log,
 		Directories: func() []string { return directoriesOf([]string{name}, []string{name}) },
 		Changed: func(bool) {
 			text, err := os.ReadFile(name)
-			if err == nil && string(text) == string(before) {
+			if err == nil && before != nil && bytes.Equal(text, before) {
 				return
 			}
 			pod, notes, err := Annotations(name)
@@ -45,7 +46,7 @@ func WatchAnnotations(ctx context.Context, name string, log *slog.Logger, apply 
 				failed = err.Error()
 				return
 			}
-			before, failed = text, ""
+			before, failed = append([]byte{}, text...), ""
 			apply(pod, notes)
 		},
 	}

@@ -289,7 +289,9 @@ func TestThePodsAnnotationsAreFollowed(t *testing.T) {
 			said <- p.OpaquePorts.String()
 		})
 	}()
-	time.Sleep(50 * time.Millisecond)
+	if got := <-said; got != "4406" {
+		t.Errorf("at first it says %s", got)
+	}
 	write(t, name, "config.linkerd.io/opaque-ports=4407\n") // no quotes: as if it were half written
 	time.Sleep(300 * time.Millisecond)
 	write(t, name, "config.linkerd.io/opaque-ports=\"4408\"\n")
