@@ -3,12 +3,14 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"time"
 
 	"github.com/meshctl/meshctl/internal/listen"
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/proxy/accesslog"
 	"github.com/meshctl/meshctl/proxy/metrics"
 	"github.com/meshctl/meshctl/proxy/policy"
 )
@@ -61,6 +63,11 @@ type Config struct {
 	// one, also where there is no choice: for tests.
 	Intermediate bool
 
+	// AccessLog has a line written to AccessLogTo for each HTTP exchange and each
+	// TCP connection; not said: none.
+	AccessLog   accesslog.Format
+	AccessLogTo io.Writer
+
 	// SkipPackets reads what the skip rules in the kernel have counted, once a
 	// scrape; nil where nobody may read them.
 	SkipPackets func() []SkipCount
@@ -105,6 +112,8 @@ func (c Config) Validate() error {
 		return errors.New("the limit of connections in detection is negative")
 	case len(c.InboundListen) == 0 && len(c.OutboundListen) == 0:
 		return errors.New("neither an inbound nor an outbound address to listen on")
+	case c.AccessLog != 0 && c.AccessLogTo == nil:
+		return errors.New("no place for the access log")
 	case c.Log == nil:
 		return errors.New("no log to write to")
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshctl/meshctl/internal/listen"
+	"github.com/meshctl/meshctl/proxy/accesslog"
 	"github.com/meshctl/meshctl/proxy/admin"
 	"github.com/meshctl/meshctl/proxy/conn"
 	"github.com/meshctl/meshctl/proxy/detect"
@@ -41,7 +42,8 @@ type Proxy struct {
 	listeners []*conn.Listener // of loops[i], several a loop
 	admin     *admin.Admin
 	targets   targets
-	shutdown  chan struct{} // POST /shutdown
+	access    *accesslog.Log // nil: none
+	shutdown  chan struct{}  // POST /shutdown
 	once      sync.Once
 	draining  atomic.Bool
 }
@@ -64,7 +66,10 @@ func (p *Proxy) build() error {
 		return err
 	}
 	cfg := &p.cfg
-	p.metrics = metrics.New(metrics.Config{Version: cfg.Version, SkipPackets: cfg.SkipPackets})
+	p.metrics = metrics.New(metrics.Config{
+		Version: cfg.Version, SkipPackets: cfg.SkipPackets,
+		Balancers: p.balancers, Pools: p.pools, AccessLog: p.accessLines,
+	})
 	for range runtime.GOMAXPROCS(0) {
 		l, err := conn.NewLoop()
 		if err != nil {
@@ -90,6 +95,7 @@ func (p *Proxy) close() {
 		l.Stop()
 		_ = l.Run() // ends at once and closes what it has
 	}
+	p.closeAccessLog()
 }
 
 // open takes over what was handed over and listens on the rest. The addresses
@@ -134,10 +140,13 @@ func (p *Proxy) route() error {
 	locals := &conn.Locals{}
 	declared := &policy.Policy{Opaque: p.cfg.OpaquePorts, Own: p.cfg.own(), Local: locals.Has}
 	memory := &detect.Memory{}
+	if p.cfg.AccessLog != 0 {
+		p.access = accesslog.New(p.cfg.AccessLog, p.cfg.AccessLogTo)
+	}
 	fc := forward.Config{
 		DetectTimeout: p.cfg.DetectTimeout, EarlyDialAfter: p.cfg.EarlyDialAfter, ConnectTimeout: p.cfg.ConnectTimeout,
 		IdleTimeout: p.cfg.IdleTimeout, HalfCloseTimeout: p.cfg.HalfCloseTimeout,
-		MaxDetecting: p.cfg.MaxDetecting, FixedTarget: p.cfg.FixedTarget,
+		MaxDetecting: p.cfg.MaxDetecting, FixedTarget: p.cfg.FixedTarget, AccessLog: p.access,
 	}
 	own := &policy.Policy{Opaque: p.cfg.OpaquePorts, Own: p.cfg.own(), Local: locals.Has}
 	if err := p.ownPorts(own); err != nil {
@@ -184,6 +193,7 @@ func (p *Proxy) Run(ctx context.Context, now <-chan struct{}) error {
 		l.Stop()
 	}
 	running.Wait()
+	p.closeAccessLog()
 	return err
 }
 

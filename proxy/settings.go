@@ -27,6 +27,7 @@ type settings struct {
 	HalfCloseTimeout    string           `json:"half_close_timeout"`
 	MaxDetecting        int              `json:"max_detecting"`
 	ShutdownGracePeriod string           `json:"shutdown_grace_period"`
+	AccessLog           string           `json:"access_log,omitempty"`
 }
 
 func (c Config) settings() settings {
@@ -36,7 +37,7 @@ func (c Config) settings() settings {
 		OpaquePorts: c.OpaquePorts.String(), Annotations: c.Annotations, Resources: c.Resources, Namespace: c.Namespace,
 		DetectTimeout: d(c.DetectTimeout), EarlyDialAfter: d(c.EarlyDialAfter),
 		ConnectTimeout: d(c.ConnectTimeout), IdleTimeout: d(c.IdleTimeout), HalfCloseTimeout: d(c.HalfCloseTimeout),
-		MaxDetecting: c.MaxDetecting, ShutdownGracePeriod: d(c.ShutdownGracePeriod),
+		MaxDetecting: c.MaxDetecting, ShutdownGracePeriod: d(c.ShutdownGracePeriod), AccessLog: c.AccessLog.String(),
 	}
 }
 

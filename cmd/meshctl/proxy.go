@@ -16,6 +16,7 @@ import (
 	"github.com/meshctl/meshctl/internal/listen"
 	"github.com/meshctl/meshctl/internal/ports"
 	"github.com/meshctl/meshctl/proxy"
+	"github.com/meshctl/meshctl/proxy/accesslog"
 	"github.com/meshctl/meshctl/proxy/discovery/file"
 	"github.com/meshctl/meshctl/proxy/policy"
 )
@@ -28,6 +29,7 @@ type proxyFlags struct {
 	targets                                    targetFlags
 	flags                                      *pflag.FlagSet
 	logLevel, logFormat                        string
+	accessLog                                  string
 	cfg                                        proxy.Config
 }
 
@@ -69,6 +71,7 @@ func (p *proxyFlags) register(cmd *cobra.Command) {
 	f.BoolVar(&c.Pprof, "pprof", false, "serve /debug/pprof on the admin port, to loopback")
 	f.StringVar(&p.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&p.logFormat, "log-format", "plain", "plain or json")
+	f.StringVar(&p.accessLog, "access-log", "", "write a line to stdout for each HTTP exchange and each TCP connection: apache or json")
 	f.StringVar(&p.fixedTarget, "fixed-target", "", "take this address for every connection's original destination, for tests without rules")
 	_ = f.MarkHidden("fixed-target") // it exists: registered in the line above
 	f.BoolVar(&c.Intermediate, "intermediate", false, "take the requests of every outbound HTTP connection one by one, for tests")
@@ -109,6 +112,12 @@ func (p *proxyFlags) config(log io.Writer) (proxy.Config, error) {
 		if c.FixedTarget, err = netip.ParseAddrPort(p.fixedTarget); err != nil {
 			return c, usagef("--fixed-target: %w", err)
 		}
+	}
+	if p.accessLog != "" {
+		if c.AccessLog, err = accesslog.ParseFormat(p.accessLog); err != nil {
+			return c, usagef("--access-log: %w", err)
+		}
+		c.AccessLogTo = os.Stdout
 	}
 	if c.Log, err = newLogger(log, p.logLevel, p.logFormat); err != nil {
 		return c, err

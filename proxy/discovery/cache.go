@@ -175,6 +175,9 @@ func (c *Cache) Replace(s Source) {
 	}
 }
 
+// Targets are all that are held by the cache or by anybody else.
+func (c *Cache) Targets() []*Target { return c.alive() }
+
 func (c *Cache) alive() []*Target {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

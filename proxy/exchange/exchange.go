@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bytes"
+	"net/netip"
 	"time"
 
 	"github.com/meshctl/meshctl/proxy/balance"
@@ -64,6 +65,8 @@ type Exchange struct {
 	status     int
 	grpcStatus int
 	latency    time.Duration
+	bytesIn    int64
+	bytesOut   int64
 
 	reqEnd     bool // the request has ended
 	hasTrail   bool // with trailers
@@ -74,6 +77,7 @@ type Exchange struct {
 	judged     bool // the endpoint's health knows of the answer
 	headSent   bool // the response's final head was sent
 	hasLatency bool
+	overBudget bool
 	tunnel     bool
 	upShut     bool // in a tunnel, the client has ended
 	downShut   bool // and the endpoint
@@ -316,6 +320,7 @@ func (x *Exchange) connected(s message.Stream) {
 // request may have to be sent again.
 func (x *Exchange) requestData(b []byte, end bool) {
 	x.moved = x.lane.loop.Now()
+	x.bytesIn += int64(len(b))
 	if x.tunnel {
 		x.up.SendData(b, end)
 		x.pressUp()
@@ -385,7 +390,9 @@ func (x *Exchange) end(f Failure, aborted bool) {
 	was := x.phase
 	x.phase = ended
 	ln.loop.Cancel(&x.timer)
+	var to netip.AddrPort
 	if x.endpoint != nil {
+		to = x.endpoint.Value.Addr
 		x.left()
 	}
 	switch {
@@ -396,7 +403,8 @@ func (x *Exchange) end(f Failure, aborted bool) {
 	}
 	if was != unrouted {
 		x.from.rec.Responded(Result{Method: x.method, Status: x.status, GRPC: x.respGRPC, GRPCStatus: x.grpcStatus,
-			HasLatency: x.hasLatency, Latency: x.latency, Total: ln.loop.Now() - x.started, Retries: x.tries, Failure: f, Aborted: aborted})
+			HasLatency: x.hasLatency, Latency: x.latency, Total: ln.loop.Now() - x.started, Retries: x.tries, Failure: f, Aborted: aborted,
+			Request: &x.req, Route: x.hit.Action, Endpoint: to, BytesIn: x.bytesIn, BytesOut: x.bytesOut, OverBudget: x.overBudget})
 	}
 	ln.give(x)
 }

@@ -98,6 +98,7 @@ var noHead message.Head
 
 func (x *Exchange) responseData(b []byte, end bool) {
 	x.moved = x.lane.loop.Now()
+	x.bytesOut += int64(len(b))
 	x.latent()
 	x.down.SendData(b, end)
 	switch {

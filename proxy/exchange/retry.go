@@ -89,7 +89,11 @@ func (x *Exchange) repeatAfter(h *message.Head, code int) bool {
 // repeat sends the request again after a pause, if the rule and the budget allow
 // it.
 func (x *Exchange) repeat(least time.Duration) bool {
-	if !x.canRepeat() || !x.lane.budget.spend(x.lane.loop.Now()) {
+	if !x.canRepeat() {
+		return false
+	}
+	if !x.lane.budget.spend(x.lane.loop.Now()) {
+		x.overBudget = true
 		return false
 	}
 	pause := max(least, retryBackoff) << min(x.tries, 8)

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/meshctl/meshctl/proxy/accesslog"
 	"github.com/meshctl/meshctl/proxy/exchange"
 )
 
@@ -30,4 +31,6 @@ type Config struct {
 	FixedTarget netip.AddrPort
 	// Exchange is of HTTP connections whose requests are taken one by one.
 	Exchange exchange.Config
+	// AccessLog gets a line for each exchange and each connection; nil: none.
+	AccessLog *accesslog.Log
 }

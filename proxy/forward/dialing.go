@@ -17,6 +17,7 @@ func (fl *flow) know(b []byte) {
 		fl.mediate(b)
 		return
 	}
+	fl.recordBypass()
 	fl.phase = connecting
 	if fl.link == unlinked || fl.link == failed {
 		if e := fl.dial(); e != 0 {
@@ -65,7 +66,7 @@ func (fl *flow) nowLinked() {
 	f := fl.lane.forwarder
 	fl.link = linked
 	fl.lane.loop.Cancel(&fl.dialTimer)
-	fl.dstTCP = f.metrics.TCP(f.direction, metrics.Dst, fl.route.Target, tlsLabels(f.direction))
+	fl.dstTCP = f.metrics.TCP(f.direction, metrics.Dst, fl.destination(), tlsLabels(f.direction))
 	fl.dstTCP.Open()
 	fl.placed = true
 	if fl.hasPlace {

@@ -101,7 +101,7 @@ func (fl *flow) begin() {
 		fl.refuse(dst, err)
 		return
 	}
-	fl.srcTCP = f.metrics.TCP(f.direction, metrics.Src, fl.route.Target, tlsLabels(f.direction))
+	fl.srcTCP = f.metrics.TCP(f.direction, metrics.Src, fl.destination(), tlsLabels(f.direction))
 	fl.srcTCP.Open()
 	ln.add(fl)
 	fl.counted = true

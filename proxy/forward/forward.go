@@ -22,6 +22,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/l7"
 	"github.com/meshctl/meshctl/proxy/metrics"
 	"github.com/meshctl/meshctl/proxy/protocol"
+	"github.com/meshctl/meshctl/proxy/route"
 )
 
 // Forwarder serves the connections of one direction on several loops. It is a
@@ -48,6 +49,9 @@ func New(cfg Config, d metrics.Direction, router Router, m *metrics.Metrics, log
 		log: log.With("direction", d.String()), lanes: make(map[*conn.Loop]*lane, len(loops))}
 	for i, x := range exchange.NewLanes(cfg.Exchange, loops) {
 		ln := &lane{forwarder: f, loop: loops[i], exchanges: x}
+		if cfg.AccessLog != nil {
+			ln.access.lines = cfg.AccessLog.Lane()
+		}
 		x.Dialed, x.Panicked = f.dialed(ln), ln.exchangePanicked
 		f.lanes[ln.loop] = ln
 		f.exchanges = append(f.exchanges, x)
@@ -138,6 +142,9 @@ type lane struct {
 	sweeping  conn.Timer
 	exchanges *exchange.Lane
 	lines     budget
+	access    access
+	method    []byte                 // of a line of the access log
+	rules     map[*route.Action]rule // that requests came under
 	open      atomic.Int64
 }
 

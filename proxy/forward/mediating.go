@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"github.com/meshctl/meshctl/proxy/conn"
-	"github.com/meshctl/meshctl/proxy/exchange"
 	"github.com/meshctl/meshctl/proxy/h1"
 	"github.com/meshctl/meshctl/proxy/h2"
 	"github.com/meshctl/meshctl/proxy/l4"
-	"github.com/meshctl/meshctl/proxy/l7"
 	"github.com/meshctl/meshctl/proxy/message"
 	"github.com/meshctl/meshctl/proxy/metrics"
 	"github.com/meshctl/meshctl/proxy/protocol"
@@ -35,7 +33,7 @@ func (fl *flow) mediate(b []byte) {
 	ln, f := fl.lane, fl.lane.forwarder
 	fl.phase = mediating
 	fl.seen[0], fl.seen[1] = fl.src.Bytes() // counted already
-	fl.http = f.metrics.HTTP(f.direction, fl.route.Target, tlsLabels(f.direction))
+	fl.http = f.metrics.HTTP(f.direction, fl.destination(), tlsLabels(f.direction))
 	fl.giveLink()
 	open := ln.exchanges.Serve(fl.route.Up, fl.route.Target.Port(), fl)
 	if fl.kind == protocol.HTTP2 {
@@ -98,23 +96,6 @@ func (fl *flow) countServed() {
 	fl.seen = [2]uint64{in, out}
 }
 
-// Requested counts a request.
-func (fl *flow) Requested([]byte) { fl.http.Request() }
-
-// Responded counts a response.
-func (fl *flow) Responded(r exchange.Result) {
-	fail := ""
-	if r.Aborted {
-		fail = l7.ErrAborted
-		if r.Failure == exchange.ClientGone {
-			fail = l7.ErrCancel
-		}
-	}
-	success := fail == "" && r.Failure == 0 && l7.Success(r.Status, r.GRPC, r.GRPCStatus)
-	fl.http.Response(metrics.ResponseLabels{Status: r.Status, GRPC: r.GRPC, GRPCStatus: r.GRPCStatus, Success: success, Err: fail},
-		r.Latency, r.HasLatency)
-}
-
 // dialed counts the connections that exchanges open to their endpoints.
 func (f *Forwarder) dialed(ln *lane) func(sock *conn.Socket) (closed func()) {
 	return func(sock *conn.Socket) func() {
@@ -123,7 +104,7 @@ func (f *Forwarder) dialed(ln *lane) func(sock *conn.Socket) (closed func()) {
 			return func() {}
 		}
 		conn.Keepalive(sock.FD())
-		count := f.metrics.TCP(f.direction, metrics.Dst, to, tlsLabels(f.direction))
+		count := f.metrics.TCP(f.direction, metrics.Dst, metrics.Destination{Addr: to}, tlsLabels(f.direction))
 		count.Open()
 		return closed(count, sock, ln.loop.Now())
 	}

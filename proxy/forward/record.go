@@ -119,6 +119,9 @@ func (fl *flow) recordEnd(from l4.Side, err syscall.Errno) {
 	if fl.http != nil {
 		fl.http.Release()
 	}
+	if fl.counted {
+		fl.logConnection(took, err)
+	}
 	if f.log.Enabled(context.Background(), slog.LevelDebug) { // spares the attributes
 		fl.lane.log(slog.LevelDebug, "connection closed", fl.about(slog.String("protocol", fl.kind.String()),
 			slog.String("reason", fl.reason.String()), slog.Uint64("bytes_in", fl.bytes[l4.Client]), slog.Uint64("bytes_out", fl.bytes[l4.Server]),
@@ -133,6 +136,7 @@ func (fl *flow) Request(l7.Request) { fl.http.Request() }
 func (fl *flow) Response(r l7.Response) {
 	fl.http.Response(metrics.ResponseLabels{Status: r.Status, GRPC: r.GRPC, GRPCStatus: r.GRPCStatus, Success: r.Success, Err: r.Err},
 		r.Latency, r.HasLatency)
+	fl.logObserved(&r)
 }
 
 // noteLost counts an observer that has just lost its way; it is not fed again.

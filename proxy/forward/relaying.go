@@ -40,7 +40,7 @@ func (fl *flow) startRelay(b []byte) {
 func (fl *flow) observe() {
 	f := fl.lane.forwarder
 	if fl.observer = f.observer(fl.kind, fl); fl.observer != nil {
-		fl.http = f.metrics.HTTP(f.direction, fl.route.Target, tlsLabels(f.direction))
+		fl.http = f.metrics.HTTP(f.direction, fl.destination(), tlsLabels(f.direction))
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // address returns a different address for each i below 2^24.
-func address(i int) netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 80)
+func address(i int) Destination {
+	return Destination{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 80)}
 }
 
 // grep returns the lines that start with name and hold all of the parts.

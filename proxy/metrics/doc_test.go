@@ -38,6 +38,9 @@ func readDoc(t *testing.T) map[string]documented {
 		if i := slices.Index(labels, "target"); i >= 0 {
 			labels = slices.Replace(labels, i, i+1, targetLabels()...)
 		}
+		if i := slices.Index(labels, "route"); i >= 0 {
+			labels = slices.Replace(labels, i, i+1, append(routeLabels(), serviceLabels()...)...)
+		}
 		rows[m[1]] = documented{m[2], labels}
 	}
 	return rows
@@ -80,11 +83,29 @@ func TestEveryMetricIsInTheDocumentationAndTheReverse(t *testing.T) {
 	}
 }
 
+// shop is a Service, and served a destination that is one.
+var (
+	shop   = Service{"shop", "web", 80}
+	served = Destination{web.Addr, shop}
+)
+
 // busy returns a Metrics in which everything has happened once.
 func busy() *Metrics {
-	m := New(Config{Version: "1", SkipPackets: func() []SkipCount { return []SkipCount{{Inbound, "r", 1}} }})
+	m := New(Config{
+		Version: "1", SkipPackets: func() []SkipCount { return []SkipCount{{Inbound, "r", 1}} },
+		Balancers: func() []Balancer { return []Balancer{{Parent: shop, Backend: shop, Ready: 1}} },
+		Pools:     func() []Pool { return []Pool{{Direction: Outbound}} },
+		AccessLog: func() (written, dropped uint64) { return 1, 1 },
+	})
 	tls := TLSLabels{TLS: "true", NoTLSReason: "x", ClientID: "c", ServerID: "s", SNI: "n"}
-	c, h := m.TCP(Inbound, Src, web, tls), m.HTTP(Inbound, web, tls)
+	c, h := m.TCP(Inbound, Src, served, tls), m.HTTP(Inbound, served, tls)
+	r := m.Route(Outbound, shop, Route{"HTTPRoute", "shop", "r"})
+	r.Request()
+	r.Response(ResponseLabels{Status: 200, GRPC: true, Err: "reset"}, time.Millisecond, true)
+	m.Retried(Outbound, shop, 2)
+	m.RetrySkipped(Outbound, shop)
+	m.Answered("failfast")
+	m.RouteBypassed(Outbound, shop, "not_http")
 	c.Open()
 	c.Close("", 0)
 	h.Request()

@@ -19,6 +19,9 @@ type tallies struct {
 	refused        *tally
 	observerLost   *tally
 	acceptErrors   *tally
+	retries        *tally
+	answers        *tally
+	bypasses       *tally
 	capped         []*tally // all of these
 }
 
@@ -45,6 +48,9 @@ func newTallies(p *page, cfg Config) tallies {
 	t.refused = add(p.refusedTotal, words)
 	t.observerLost = add(p.observerLost, words)
 	t.acceptErrors = add(p.acceptErrors, words)
+	t.retries = add(p.retries, cfg.MaxPorts)
+	t.answers = add(p.answers, words)
+	t.bypasses = add(p.bypasses, cfg.MaxPorts)
 	return t
 }
 

@@ -32,9 +32,13 @@ type page struct {
 	outboundProtocol, detectTotal, detectedNames  *family
 	detecting, earlyDials, serverFirstTargets     *family
 
-	// HTTP seen in passing.
-	requestTotal, responseTotal, responseLatency *family
-	observerLost, grpcStatusMissing              *family
+	// HTTP.
+	ofTarget, ofRoute               httpFamilies
+	observerLost, grpcStatusMissing *family
+	retries, answers, bypasses      *family
+	endpoints, pooled               *family
+	waiting, exchanges, retryTokens *family
+	accessLines                     *family
 
 	// The proxy itself.
 	refusedTotal, acceptErrors, panics, draining *family
@@ -53,6 +57,7 @@ func newPage() *page {
 	p.connections()
 	p.detection()
 	p.requests()
+	p.intermediary()
 	p.itself()
 	p.resources()
 	p.latencyBounds = newBounds(time.Millisecond, 1, 2, 3, 4, 5, 10, 20, 30, 40, 50, 100, 200, 300, 400, 500,
@@ -69,8 +74,12 @@ func (p *page) add(name, help string, labels ...string) *family {
 
 // targetLabels are the labels of a family that is kept by target.
 func targetLabels(first ...string) []string {
-	return append(first, "target_addr", "target_ip", "target_port", "tls", "no_tls_reason", "client_id", "server_id", "sni")
+	return append(first, "target_addr", "target_ip", "target_port", "tls", "no_tls_reason", "client_id", "server_id", "sni",
+		"dst_service", "dst_namespace", "dst_port", "authority")
 }
+
+// httpFamilies are the numbers of requests, by one set of labels.
+type httpFamilies struct{ requests, responses, latency *family }
 
 func (p *page) connections() {
 	tcp := targetLabels("direction", "peer")
@@ -98,9 +107,18 @@ func (p *page) detection() {
 }
 
 func (p *page) requests() {
-	p.requestTotal = p.add("request_total", "HTTP requests.", targetLabels("direction")...)
-	p.responseTotal = p.add("response_total", "HTTP exchanges ended.", targetLabels("direction", "status_code", "classification", "grpc_status", "error")...)
-	p.responseLatency = p.add("response_latency_ms", "From the request to the first byte of the response's body, or its end if it has none, in milliseconds.", targetLabels("direction", "status_code")...)
+	const latency = "From the request to the first byte of the response's body, or its end if it has none, in milliseconds"
+	p.ofTarget = httpFamilies{
+		p.add("request_total", "HTTP requests.", targetLabels("direction")...),
+		p.add("response_total", "HTTP exchanges ended.", targetLabels("direction", "status_code", "classification", "grpc_status", "error")...),
+		p.add("response_latency_ms", latency+".", targetLabels("direction", "status_code")...),
+	}
+	routed := append(serviceLabels(), append(routeLabels(), "direction")...)
+	p.ofRoute = httpFamilies{
+		p.add("route_request_total", "HTTP requests that came under a route, once they have ended.", routed...),
+		p.add("route_response_total", "HTTP exchanges ended, by route.", append([]string{"status_code", "classification", "grpc_status", "error"}, routed...)...),
+		p.add("route_response_latency_ms", latency+", by route.", append([]string{"status_code"}, routed...)...),
+	}
 	p.observerLost = p.add("meshctl_observer_lost_total", "Connections whose requests are no longer counted because the observer could not follow them. Traffic goes on.", "protocol", "reason")
 	p.grpcStatusMissing = p.add("meshctl_grpc_status_missing_total", "gRPC responses without a grpc-status; failures in response_total.")
 }

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"net/netip"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -11,6 +10,7 @@ type httpKey struct {
 	direction Direction
 	target    target
 	tls       TLSLabels
+	route     Route // its requests alone; none: all of the target's
 }
 
 func (k httpKey) folded() bool { return k.target.folded }
@@ -18,6 +18,9 @@ func (k httpKey) folded() bool { return k.target.folded }
 func (k httpKey) fold() httpKey {
 	k.target = target{folded: true}
 	k.tls = k.tls.folded()
+	if k.route != (Route{}) {
+		k.route = Route{other, other, other}
+	}
 	return k
 }
 
@@ -48,11 +51,17 @@ type HTTP struct {
 }
 
 // HTTP returns the counters for one connection on which HTTP is observed and
-// takes a reference, which Release gives back. dst is the original destination.
-func (m *Metrics) HTTP(d Direction, dst netip.AddrPort, tls TLSLabels) *HTTP {
+// takes a reference, which Release gives back.
+func (m *Metrics) HTTP(d Direction, dst Destination, tls TLSLabels) *HTTP {
 	tls = tls.clean()
 	tls.SNI = m.sni.admit(tls.SNI)
 	return m.http.acquire(httpKey{direction: d, target: toTarget(dst), tls: tls})
+}
+
+// Route returns the counters for the requests to a Service that come under r, and
+// takes a reference.
+func (m *Metrics) Route(d Direction, to Service, r Route) *HTTP {
+	return m.http.acquire(httpKey{direction: d, target: target{service: to.clean()}, route: r.clean()})
 }
 
 func (m *Metrics) newHTTP(k httpKey) *HTTP {
@@ -96,13 +105,22 @@ func (m *Metrics) newLatency() *histogram {
 // collect sends the request and response families of h.
 func (h *HTTP) collect(p *page, send sender) {
 	l := labels{}.with("direction", h.key.direction.String())
-	l = h.key.tls.appendTo(h.key.target.appendTo(l)).sorted()
-	send.counter(p.requestTotal, h.requests.Load(), l)
+	f := p.ofTarget
+	if h.key.route != (Route{}) {
+		l, f = h.key.route.appendTo(l), p.ofRoute
+		if !h.key.folded() {
+			l = h.key.target.appendTo(l)
+		}
+	} else {
+		l = h.key.tls.appendTo(h.key.target.appendTo(l))
+	}
+	l = l.sorted()
+	send.counter(f.requests, h.requests.Load(), l)
 	for k, n := range h.responses.all() {
-		send.counter(p.responseTotal, n.Load(), k.appendTo(l).sorted())
+		send.counter(f.responses, n.Load(), k.appendTo(l).sorted())
 	}
 	for status, hist := range h.latencies.all() {
-		send.histogram(p.responseLatency, hist, l.known("status_code", statusLabel(status)).sorted())
+		send.histogram(f.latency, hist, l.known("status_code", statusLabel(status)).sorted())
 	}
 }
 

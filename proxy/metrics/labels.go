@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"net/netip"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -123,28 +121,4 @@ func (t TLSLabels) appendTo(l labels) labels {
 	l = l.known("client_id", t.ClientID)
 	l = l.known("server_id", t.ServerID)
 	return l.known("sni", t.SNI)
-}
-
-// target is an original destination as a label: the address, or, once folded,
-// "other". The zero value is no address and leaves the labels out.
-type target struct {
-	addr   netip.AddrPort
-	folded bool
-}
-
-// toTarget unwraps a v4-mapped address, so that one destination is one series
-// whichever listener it came through.
-func toTarget(a netip.AddrPort) target {
-	return target{addr: netip.AddrPortFrom(a.Addr().Unmap(), a.Port())}
-}
-
-func (t target) appendTo(l labels) labels {
-	switch {
-	case t.folded:
-		return l.with("target_addr", other).with("target_ip", other).with("target_port", other)
-	case !t.addr.IsValid():
-		return l
-	}
-	l = l.with("target_addr", t.addr.String()).with("target_ip", t.addr.Addr().String())
-	return l.with("target_port", strconv.Itoa(int(t.addr.Port())))
 }

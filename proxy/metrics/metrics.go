@@ -40,6 +40,12 @@ type Config struct {
 	// scrape, from the scrape's goroutine. Nil, or an empty answer, leaves
 	// meshctl_skip_packets_total out.
 	SkipPackets func() []SkipCount
+	// Balancers and Pools read the state of what the proxy balances, once a scrape;
+	// nil: there is none.
+	Balancers func() []Balancer
+	Pools     func() []Pool
+	// AccessLog says how many lines of it were written, and dropped; nil: there is none.
+	AccessLog func() (written, dropped uint64)
 
 	// Now is the clock for IdleAfter; time.Now if nil.
 	Now func() time.Time

@@ -19,7 +19,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/protocol"
 )
 
-var web = netip.MustParseAddrPort("10.0.0.7:8080")
+var web = Destination{Addr: netip.MustParseAddrPort("10.0.0.7:8080")}
 
 // scrape returns the lines of a page that hold one of the names, sorted, and
 // fails the test if the page is not valid.
@@ -57,7 +57,7 @@ func serve(t *testing.T, m *Metrics) string {
 func TestConnectionsAreCountedWhileTheyAreOpen(t *testing.T) {
 	m := New(Config{})
 	tls := TLSLabels{TLS: "no_identity", NoTLSReason: "no_tls_from_remote"}
-	c := m.TCP(Inbound, Src, netip.MustParseAddrPort("[::ffff:10.0.0.7]:8080"), tls)
+	c := m.TCP(Inbound, Src, Destination{Addr: netip.MustParseAddrPort("[::ffff:10.0.0.7]:8080")}, tls)
 	c.Open()
 	c.Read(100)
 	c.Read(-1)
@@ -168,7 +168,7 @@ func TestEventsMoveTheirOwnCounter(t *testing.T) {
 func TestErrnosOutsideTheListAreCountedTogether(t *testing.T) {
 	m := New(Config{})
 	for _, e := range []string{"", "EPIPE", "EPIPE", "EWHATEVER", "x y"} {
-		c := m.TCP(Inbound, Dst, netip.MustParseAddrPort("[fd00::1]:53"), TLSLabels{})
+		c := m.TCP(Inbound, Dst, Destination{Addr: netip.MustParseAddrPort("[fd00::1]:53")}, TLSLabels{})
 		c.Open()
 		c.Close(e, 0)
 	}
@@ -193,7 +193,7 @@ func TestManyClientsOfOneTargetAddFewLines(t *testing.T) {
 		src, dst := m.TCP(Inbound, Src, web, TLSLabels{TLS: "no_identity"}), m.TCP(Inbound, Dst, web, TLSLabels{TLS: "no_identity"})
 		src.Open()
 		dst.Open()
-		m.Detected(Inbound, web.Port(), ResultHTTP1, "bytes", 0)
+		m.Detected(Inbound, web.Addr.Port(), ResultHTTP1, "bytes", 0)
 		h := m.HTTP(Inbound, web, TLSLabels{TLS: "no_identity"})
 		h.Request()
 		h.Response(ResponseLabels{Status: 200, Success: true}, time.Millisecond, true)

@@ -40,7 +40,7 @@ func TestNothingIsLostWhileEverythingHappensAtOnce(t *testing.T) {
 func live(m *Metrics, rounds int) {
 	for i := range rounds {
 		m.Detecting(1)
-		tls := TLSLabels{SNI: address(i % 30).String()}
+		tls := TLSLabels{SNI: address(i % 30).Addr.String()}
 		c, h := m.TCP(Outbound, Dst, address(i%30), tls), m.HTTP(Outbound, address(i%30), tls)
 		c.Open()
 		m.Detected(Outbound, uint16(i), ResultHTTP1, "bytes", time.Millisecond)

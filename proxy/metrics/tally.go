@@ -104,7 +104,7 @@ func (t *tally) collect(send sender) {
 	for v, n := range all {
 		var l labels
 		for i, name := range t.family.labels {
-			l = l.with(name, v[i])
+			l = l.known(name, v[i])
 		}
 		send.counter(t.family, n, l.sorted())
 	}

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"net/netip"
 	"sync/atomic"
 	"time"
 )
@@ -37,7 +36,7 @@ type TCP struct {
 // Close (or Release, for a connection that never opened) gives back. peer Src
 // is the connection that was accepted, Dst the one that was dialed. dst is the
 // original destination for both; v4-mapped addresses are unwrapped.
-func (m *Metrics) TCP(d Direction, peer Peer, dst netip.AddrPort, tls TLSLabels) *TCP {
+func (m *Metrics) TCP(d Direction, peer Peer, dst Destination, tls TLSLabels) *TCP {
 	tls = tls.clean()
 	tls.SNI = m.sni.admit(tls.SNI)
 	return m.tcp.acquire(tcpKey{direction: d, peer: peer, target: toTarget(dst), tls: tls})

@@ -34,6 +34,16 @@ func (r *Router) upstream(t *discovery.Target) *exchange.Upstream {
 	return m.up
 }
 
+// Balanced returns the View that is in force for what goes to t, and the state of
+// the endpoints of each of its backends; nil if nothing has gone there.
+func Balanced(t *discovery.Target) (*discovery.View, []exchange.BackendState) {
+	m, ok := t.Made.Load().(*made)
+	if !ok {
+		return nil, nil
+	}
+	return m.view.Load(), m.up.State()
+}
+
 // fresh brings the Upstream up to the Target's View.
 func (m *made) fresh() {
 	if m.view.Load() == m.target.View() {

@@ -32,6 +32,8 @@ type Table struct {
 	Breaker  Breaker
 	Penalty  Penalty
 	Ignored  []Ref // HTTPRoutes that do not count beside a GRPCRoute
+	// Routed: there are routes, not only annotations.
+	Routed bool
 
 	exact map[string]*paths // by host
 	wild  tails             // by ".example.com"
@@ -57,6 +59,7 @@ func New(cfg Config) (*Table, error) {
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
+	c.table.Routed = len(cfg.Routes) > 0
 	if len(cfg.Routes) == 0 {
 		c.addDefault()
 	}

@@ -1,0 +1,39 @@
+package exchange
+
+// Counts is what a lane has under way.
+type Counts struct {
+	Idle, Busy, HTTP2 int     // connections to endpoints: HTTP/1 unused, HTTP/1 in use, HTTP/2
+	Waiting           int     // exchanges for which no endpoint or no connection is ready
+	Open              int     // exchanges, those that wait among them
+	RetryTokens       float64 // retries that may be made now
+}
+
+// Counts says what the lane has under way. It is called on the loop.
+func (ln *Lane) Counts() Counts {
+	c := Counts{Waiting: len(ln.queue), Open: ln.open}
+	for _, p := range ln.pools {
+		c.Idle += len(p.idle)
+		c.Busy += p.open - len(p.idle)
+		c.HTTP2 += len(p.live)
+		c.Waiting += len(p.queue)
+	}
+	now := ln.budget // a copy: looking earns nothing
+	now.earn(ln.loop.Now(), 0)
+	c.RetryTokens = now.tokens
+	return c
+}
+
+// BackendState is how many endpoints of a backend may be chosen, and how many
+// may not now.
+type BackendState struct{ Ready, Pending int }
+
+// State is that of each backend, in the order of Parent.Backends.
+func (u *Upstream) State() []BackendState {
+	backends := u.plan.Load().backends
+	out := make([]BackendState, len(backends))
+	for i, b := range backends {
+		ready := b.balancer.Ready()
+		out[i] = BackendState{ready, max(len(b.balancer.Endpoints())-ready, 0)}
+	}
+	return out
+}
