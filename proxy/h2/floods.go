@@ -35,7 +35,8 @@ const (
 	earnData     = 2
 	earnTiny     = 1 // DATA of less than dripWindow
 
-	dripWindow = 256
+	dripWindow  = 256
+	pieceWindow = 1 << 10 // WINDOW_UPDATE from which on it is free, if so much was sent
 )
 
 // budget is a token bucket.

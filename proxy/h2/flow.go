@@ -148,11 +148,7 @@ func (l *link) takeWindow(h header, p []byte) {
 		return
 	}
 	by := int64(binary.BigEndian.Uint32(p) & maxWindow)
-	cost := int32(costFrame)
-	if by < dripWindow {
-		cost = costDrip
-	}
-	if !l.bother(cost) {
+	if !l.paid(by) {
 		return
 	}
 	if h.id == 0 {
@@ -169,6 +165,20 @@ func (l *link) takeWindow(h header, p []byte) {
 	default:
 		s.sendLeft += by
 		l.list(s)
+	}
+}
+
+// paid charges for a WINDOW_UPDATE. One that gives back a piece of what was sent
+// is what bodies need, however late it comes.
+func (l *link) paid(by int64) bool {
+	switch {
+	case by < dripWindow:
+		return l.bother(costDrip)
+	case by >= pieceWindow && by <= l.owed:
+		l.owed -= by
+		return true
+	default:
+		return l.bother(costFrame)
 	}
 }
 

@@ -80,8 +80,9 @@ type link struct {
 	broken   syscall.Errno
 	enc      hpack.Encoder
 	sendLeft int64
-	ready    ring // streams with something to send and window for it
-	pend     int  // bytes waiting on all streams
+	owed     int64 // bytes sent that the peer may give window back for
+	ready    ring  // streams with something to send and window for it
+	pend     int   // bytes waiting on all streams
 
 	resets  budget
 	bothers budget

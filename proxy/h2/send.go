@@ -110,6 +110,7 @@ func (l *link) frame(s *stream, n int, end bool) {
 	l.out = appendHeader(l.out, h)
 	s.sendLeft -= int64(n)
 	l.sendLeft -= int64(n)
+	l.owed += 2 * int64(n) // the stream's window and the connection's
 	earn := int32(earnTiny)
 	if n >= dripWindow {
 		earn = earnData
