@@ -300,6 +300,9 @@ func (x *Exchange) connected(s message.Stream) {
 	}
 	x.arm()
 	whole := x.reqEnd && !x.hasTrail
+	if !whole {
+		makeRoom(h, x.down, s)
+	}
 	s.SendHead(h, whole && len(x.body) == 0)
 	if len(x.body) > 0 {
 		s.SendData(x.body, whole)

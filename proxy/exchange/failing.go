@@ -42,12 +42,16 @@ func ours(e syscall.Errno) bool {
 
 // upstreamGone handles a stream that ended before its response.
 func (x *Exchange) upstreamGone(code message.Code) {
-	unlucky := x.unlucky(code)
+	unlucky, reset := x.unlucky(code), x.wasReset(code)
 	x.up = nil
 	x.upHeld = false
 	if x.headSent {
 		x.failedIt()
-		x.cut(UpstreamBroken, code)
+		if reset {
+			x.passReset(code)
+		} else {
+			x.cut(UpstreamBroken, code)
+		}
 		return
 	}
 	if code == message.Refused || unlucky {
@@ -59,9 +63,25 @@ func (x *Exchange) upstreamGone(code message.Code) {
 	switch {
 	case code == message.Refused && x.repeatFree(), unlucky && x.repeatFree():
 	case x.repeat(0):
+	case reset:
+		x.passReset(code)
 	default:
 		x.fail(UpstreamBroken)
 	}
+}
+
+// wasReset reports that the endpoint itself has reset the stream, which a client
+// that speaks HTTP/2 is to see as it was: gRPC tells a deadline from a failure by
+// the code.
+func (x *Exchange) wasReset(code message.Code) bool {
+	return code != message.Closed && code != message.Refused &&
+		x.up.Version() == message.HTTP2 && x.down.Version() == message.HTTP2
+}
+
+// passReset ends the client's stream as the endpoint's has ended.
+func (x *Exchange) passReset(code message.Code) {
+	x.down.Abort(code)
+	x.end(UpstreamBroken, true)
 }
 
 // unlucky reports that the request met the end of a connection that was there

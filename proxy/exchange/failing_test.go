@@ -287,3 +287,35 @@ func TestARouteTimesOut(t *testing.T) {
 		})
 	})
 }
+
+func TestAResetPassesAsItWas(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		bubble(t, nil, func(t *testing.T, r *rig) {
+			e := r.endpoint(true)
+			r.to(e)
+			s := r.grpc()
+			c := e.call(1)
+			if begun {
+				c.say(200, false, "content-type", "application/grpc")
+				r.until("the head", func() bool { return s.log.Len() > 0 })
+			}
+			c.stream.Abort(message.Cancel)
+			r.until("the reset", func() bool { return s.aborted != 0 })
+			if s.aborted != message.Cancel {
+				t.Errorf("the client was reset with %d", s.aborted)
+			}
+		})
+	}
+	bubble(t, nil, func(t *testing.T, r *rig) { // HTTP/1 has no resets
+		e := r.endpoint(true)
+		m := members(e)
+		m.Version = message.HTTP2
+		r.serve(Parent{Backends: []Members{m}})
+		s := r.get()
+		e.call(1).stream.Abort(message.Cancel)
+		r.until("an answer", func() bool { return s.over })
+		if !strings.HasPrefix(s.log.String(), "502 ") {
+			t.Errorf("the client got %s", s.log.String())
+		}
+	})
+}

@@ -38,6 +38,9 @@ func (x *Exchange) response(h *message.Head, end bool) {
 		x.enterTunnel(h, end)
 		return
 	}
+	if !end {
+		makeRoom(h, x.up, x.down)
+	}
 	x.down.SendHead(h, end)
 	if end {
 		x.latent()
@@ -158,4 +161,12 @@ func grpcCode(v []byte) int {
 		return 2
 	}
 	return n
+}
+
+// makeRoom lets trailers that HTTP/2 announces pass to HTTP/1, where only chunks
+// can carry them.
+func makeRoom(h *message.Head, from, to message.Stream) {
+	if h.Length >= 0 && from.Version() == message.HTTP2 && to.Version() != message.HTTP2 && h.Get("trailer") != nil {
+		h.Length = message.Unknown
+	}
 }

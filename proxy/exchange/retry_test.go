@@ -430,7 +430,7 @@ func TestAConnectionThatWasDialedEarlyServesTheFirstRequest(t *testing.T) {
 				t.Fatal(at, ok)
 			}
 			sock, closed := new(conn.Socket), 0
-			if _, errno := r.loop.Dial(sock, at, nil2{}); errno != 0 {
+			if _, errno := r.loop.Dial(sock, at, nobody{}); errno != 0 {
 				t.Fatal(errno)
 			}
 			r.until("the connection", func() bool { return sock.Connected() == 0 && len(e.socks) == 1 })
@@ -456,11 +456,6 @@ func TestAConnectionThatWasDialedEarlyServesTheFirstRequest(t *testing.T) {
 		})
 	}
 }
-
-type nil2 struct{}
-
-func (nil2) Ready(*conn.Socket, conn.Events) {}
-func (nil2) Panicked(v any, _ []byte)        { panic(v) }
 
 func TestOpaqueConnectionsAreLoad(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
