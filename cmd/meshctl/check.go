@@ -114,7 +114,11 @@ func (c *checkFlags) checkAnnotations(all *checked) {
 	all.Files++
 	_, notes, err := file.Annotations(c.annotations)
 	if err != nil {
-		all.Findings = append(all.Findings, finding{Severity: "error", Code: string(file.Syntax), File: c.annotations, Text: err.Error()})
+		f := finding{Severity: "error", Code: string(file.Unreadable), File: c.annotations, Text: err.Error()}
+		if wrong, ok := errors.AsType[*annotation.FileError](err); ok {
+			f.Code, f.Line, f.Text = string(file.Syntax), wrong.Line, wrong.Reason
+		}
+		all.Findings = append(all.Findings, f)
 		return
 	}
 	for _, n := range notes {

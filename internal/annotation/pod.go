@@ -34,10 +34,10 @@ type Note struct {
 
 // Error is the text of the note, with its line.
 func (n Note) Error() string {
-	if errors.Is(n.Err, ErrUnused) {
-		return fmt.Sprintf("line %d: %s: %v", n.Line, n.Key, n.Err)
+	if n.Misspelt() {
+		return fmt.Sprintf("line %d: %v", n.Line, n.Err)
 	}
-	return fmt.Sprintf("line %d: %v", n.Line, n.Err)
+	return fmt.Sprintf("line %d: %s: %v", n.Line, n.Key, n.Err)
 }
 
 // Wrong reports whether the note is about a value that cannot be used, not a

@@ -125,7 +125,7 @@ var ErrUnused = errors.New("this key has no effect here")
 
 // Check looks at one annotation of any object. It returns nil for keys that are
 // none of Linkerd's; a *Misspelt; an error that says what is wrong with the
-// value; or ErrUnused.
+// value, without the key; or ErrUnused.
 func Check(key, value string) error {
 	k, known := Find(key)
 	switch {
@@ -137,7 +137,7 @@ func Check(key, value string) error {
 		return nil
 	}
 	if err := k.Type.check(value); err != nil {
-		return fmt.Errorf("%s: %w", key, err)
+		return err
 	}
 	if !k.Used {
 		return ErrUnused

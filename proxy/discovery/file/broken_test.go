@@ -77,7 +77,7 @@ func TestABrokenFileIsToldWithFileLineObjectAndField(t *testing.T) {
 			`warning x.yaml:5: Namespace a: metadata.annotations["config.linkerd.io/opauqe-ports"]: did you mean config.linkerd.io/opaque-ports? [misspelt-annotation]`,
 		}},
 		{"an annotation with a wrong value", "apiVersion: v1\nkind: Namespace\nmetadata:\n  annotations:\n    config.linkerd.io/opaque-ports: \"25,70000\"\n  name: a\n", []string{
-			`warning x.yaml:5: Namespace a: metadata.annotations["config.linkerd.io/opaque-ports"]: config.linkerd.io/opaque-ports: port list: item 2 "70000": ports end at 65535: it counts as not there [bad-annotation]`,
+			`warning x.yaml:5: Namespace a: metadata.annotations["config.linkerd.io/opaque-ports"]: port list: item 2 "70000": ports end at 65535: it counts as not there [bad-annotation]`,
 		}},
 		{"two of a name", "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n", []string{
 			"warning x.yaml:6: Namespace a: it is there twice: the one at x.yaml:1 does not count [twice]",

@@ -3,7 +3,9 @@ package file
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -38,7 +40,8 @@ func (r *reader) wrong(field, format string, args ...any) {
 // opaque reads an object's opaque-ports, and looks at its other annotations.
 func (r *reader) opaque(annotations map[string]string) discovery.List {
 	var out discovery.List
-	for key, value := range annotations {
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		value := annotations[key]
 		err := annotation.Check(key, value)
 		misspelt, isMisspelt := errors.AsType[*annotation.Misspelt](err)
 		field := annotationField(key)

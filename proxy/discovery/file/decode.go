@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,7 @@ func read(file string, text []byte, namespace string) *content {
 		r := reader{content: c, doc: d, namespace: namespace}
 		r.document()
 	}
+	slices.SortStableFunc(c.problems, func(a, b Problem) int { return a.Object.Line - b.Object.Line })
 	return c
 }
 

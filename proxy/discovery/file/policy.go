@@ -2,6 +2,8 @@ package file
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
@@ -12,16 +14,16 @@ import (
 // route reads. One with a wrong value counts as not there.
 func (r *reader) policy(annotations map[string]string) map[string]string {
 	var out map[string]string
-	for key, value := range annotations {
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if !policyKey(key) {
 			continue
 		}
 		if out == nil {
 			out = map[string]string{}
 		}
-		out[key] = value
+		out[key] = annotations[key]
 	}
-	for key := range out {
+	for _, key := range slices.Sorted(maps.Keys(out)) {
 		if text := wrongPolicy(map[string]string{key: out[key]}); text != "" {
 			field := annotationField(key)
 			r.problem(BadAnnotation, r.at(field), field, text+": it counts as not there")
