@@ -23,7 +23,9 @@ func (p *Proxy) balancers() []metrics.Balancer {
 		for i, s := range states {
 			b := metrics.Balancer{Parent: parent, Backend: parent, Ready: s.Ready, Pending: s.Pending}
 			if i > 0 {
-				b.Backend = backend(v, i)
+				if b.Backend = backend(v, i); b.Backend == parent {
+					continue // a rule names its parent: the same endpoints
+				}
 			}
 			all = append(all, b)
 		}
