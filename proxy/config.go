@@ -56,6 +56,8 @@ type Config struct {
 	HalfCloseTimeout time.Duration // 0: never
 	MaxDetecting     int           // 0: no limit
 
+	MaxHead int // of a request or response that is taken by itself, in bytes
+
 	ShutdownGracePeriod time.Duration
 	Pprof               bool
 	FixedTarget         netip.AddrPort // for tests without rules
@@ -89,6 +91,7 @@ func DefaultConfig() Config {
 		ConnectTimeout:      time.Second,
 		HalfCloseTimeout:    time.Hour,
 		MaxDetecting:        10_000,
+		MaxHead:             64 << 10,
 		ShutdownGracePeriod: 2 * time.Minute,
 		Version:             "dev",
 		Log:                 slog.New(slog.DiscardHandler),
@@ -108,6 +111,8 @@ func (c Config) Validate() error {
 		return errors.New("the detection timeout must be positive: declare ports opaque to avoid the wait")
 	case c.ConnectTimeout <= 0:
 		return errors.New("the connect timeout must be positive")
+	case c.MaxHead < 0:
+		return errors.New("the limit of heads is negative")
 	case c.MaxDetecting < 0:
 		return errors.New("the limit of connections in detection is negative")
 	case len(c.InboundListen) == 0 && len(c.OutboundListen) == 0:

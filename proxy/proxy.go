@@ -148,6 +148,8 @@ func (p *Proxy) route() error {
 		IdleTimeout: p.cfg.IdleTimeout, HalfCloseTimeout: p.cfg.HalfCloseTimeout,
 		MaxDetecting: p.cfg.MaxDetecting, FixedTarget: p.cfg.FixedTarget, AccessLog: p.access,
 	}
+	fc.Exchange.H1.MaxHead = p.cfg.MaxHead
+	fc.Exchange.H2.MaxHead = p.cfg.MaxHead + p.cfg.MaxHead/2 // which counts 32 bytes more a field (RFC 9113, 6.5.2)
 	own := &policy.Policy{Opaque: p.cfg.OpaquePorts, Own: p.cfg.own(), Local: locals.Has}
 	if err := p.ownPorts(own); err != nil {
 		return err

@@ -36,7 +36,7 @@ type Script struct {
 
 // Way is one way to play a script.
 type Way struct {
-	Name  string            // direct, proxy, opaque
+	Name  string            // direct, proxy, opaque, mediate
 	Flags []string          // further flags of the proxy: flags=--a=1,--b=2
 	Want  map[string]string // key=value: what is to be said of the connection
 }
@@ -110,7 +110,7 @@ func parseWay(text string) (Way, error) {
 	}
 	w := Way{Name: fields[0], Want: map[string]string{}}
 	switch w.Name {
-	case "direct", "proxy", "opaque":
+	case "direct", "proxy", "opaque", "mediate":
 	default:
 		return w, fmt.Errorf("no such way: %s", w.Name)
 	}
