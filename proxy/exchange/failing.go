@@ -81,7 +81,7 @@ func (x *Exchange) wasReset(code message.Code) bool {
 // passReset ends the client's stream as the endpoint's has ended.
 func (x *Exchange) passReset(code message.Code) {
 	x.down.Abort(code)
-	x.end(UpstreamBroken, true)
+	x.end(0, true)
 }
 
 // unlucky reports that the request met the end of a connection that was there

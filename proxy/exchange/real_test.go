@@ -567,9 +567,9 @@ func TestEndpointsMayChangeUnderLoadAndNoRequestFails(t *testing.T) {
 			m := newMiddle(t, 0, all...)
 			stop := make(chan struct{})
 			var changing sync.WaitGroup
-			updates := 0
+			var updates atomic.Int64
 			changing.Go(func() {
-				for ; ; updates++ {
+				for ; ; updates.Add(1) {
 					select {
 					case <-stop:
 						return
@@ -581,7 +581,7 @@ func TestEndpointsMayChangeUnderLoadAndNoRequestFails(t *testing.T) {
 				}
 			})
 			failed, texts := load(client(t, isH2), m.url(isH2), many(t, 5000), 8, "POST")
-			for updates < 100 && failed == 0 {
+			for updates.Load() < 100 && failed == 0 {
 				failed, texts = load(client(t, isH2), m.url(isH2), 500, 8, "POST")
 			}
 			close(stop)
@@ -589,7 +589,7 @@ func TestEndpointsMayChangeUnderLoadAndNoRequestFails(t *testing.T) {
 			if failed != 0 {
 				t.Errorf("%d requests failed: %.500q", failed, texts)
 			}
-			t.Logf("%d updates, %d requests", updates, m.count.requests.Load())
+			t.Logf("%d updates, %d requests", updates.Load(), m.count.requests.Load())
 		})
 	}
 }
@@ -648,7 +648,7 @@ func TestASlowEndpointGetsLess(t *testing.T) {
 	for _, s := range all[1:] {
 		rest += s.seen.Load()
 	}
-	if slow*4 > rest/3 {
+	if slow*2 > rest/3 {
 		t.Errorf("the slow one had %d requests, the others %d each", slow, rest/3)
 	}
 }
