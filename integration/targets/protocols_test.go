@@ -130,11 +130,7 @@ func TestADestinationThatIsRefusedIsResetAndCounted(t *testing.T) {
 		{"an EgressNetwork that denies", "203.0.113.70:8080", "egress_denied"},
 	} {
 		t.Run(r.name, func(t *testing.T) {
-			conn := w.dial(t, addr(r.to))
-			_, err := conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
-			if err == nil {
-				_, err = conn.Read(make([]byte, 1))
-			}
+			err := asked(w, addr(r.to))
 			if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 				t.Errorf("the connection ends with %v", err)
 			}
@@ -143,6 +139,21 @@ func TestADestinationThatIsRefusedIsResetAndCounted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// asked is the error of a connection on which a request was sent: the reset may
+// come at any time.
+func asked(w *world, to netip.AddrPort) error {
+	conn, err := w.Pod.Dial(built.App, netip.AddrPort{}, to, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
 }
 
 func talkHTTP1(t *testing.T, w *world, to netip.AddrPort) {
