@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/meshctl/meshctl/proxy/message"
 	"github.com/meshctl/meshctl/proxy/route"
 )
@@ -314,6 +316,39 @@ func TestAResetPassesAsItWas(t *testing.T) {
 		s := r.get()
 		e.call(1).stream.Abort(message.Cancel)
 		r.until("an answer", func() bool { return s.over })
+		if !strings.HasPrefix(s.log.String(), "502 ") {
+			t.Errorf("the client got %s", s.log.String())
+		}
+	})
+}
+
+// deafen has the kernel drop whatever comes for the endpoint's connections, as
+// if its machine were gone (socket(7), SO_ATTACH_FILTER).
+func (e *endpoint) deafen() {
+	nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
+	for _, s := range e.socks {
+		if err := unix.SetsockoptSockFprog(s.FD(), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]}); err != nil {
+			e.r.t.Fatal(err)
+		}
+	}
+}
+
+func TestAnEndpointWhoseMachineHasVanishedIsGivenUp(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.lane.vanishedAfter = 500 * time.Millisecond // the kernel's time is real
+		e := r.endpoint(false)
+		r.to(e)
+		s := r.client(message.HTTP11, "POST", "/", false)
+		e.call(1)
+		e.deafen()
+		s.data("anybody there?", true)
+		for n := 0; n < 250 && !s.over; n++ { // less than any timeout of HTTP, and about 3 s of the kernel's
+			time.Sleep(time.Second)
+			for range 100 {
+				nap()
+			}
+			r.settle()
+		}
 		if !strings.HasPrefix(s.log.String(), "502 ") {
 			t.Errorf("the client got %s", s.log.String())
 		}

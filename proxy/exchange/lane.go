@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/meshctl/meshctl/proxy/conn"
+	"github.com/meshctl/meshctl/proxy/h1"
 	"github.com/meshctl/meshctl/proxy/message"
 )
 
@@ -17,6 +18,11 @@ const (
 	// askEvery is how often a lane whose exchanges wait for an endpoint asks
 	// whether there is one: nobody else may have a reason to.
 	askEvery = 100 * time.Millisecond
+
+	// An endpoint whose machine has not answered for vanishedAfter is gone; that
+	// is looked at in every lookEvery-th sweep.
+	vanishedAfter = 30 * time.Second
+	lookEvery     = 10
 
 	keptFree   = 1024     // unused exchanges that a lane keeps
 	keptBody   = 4 << 10  // the largest buffer for a body that each of them keeps
@@ -45,7 +51,10 @@ type Lane struct {
 	budget budget
 	waits  atomic.Int32 // len(queue), for other loops
 	sweep  chore
-	ask    chore
+	sweeps int
+
+	vanishedAfter time.Duration
+	ask           chore
 }
 
 // NewLanes makes a lane for each loop, before the loops run.
@@ -54,7 +63,7 @@ func NewLanes(cfg Config, loops []*conn.Loop) []*Lane {
 	start := time.Now()
 	var lanes []*Lane
 	for _, l := range loops {
-		ln := &Lane{loop: l, cfg: cfg, offset: time.Since(start) - l.Now(),
+		ln := &Lane{loop: l, cfg: cfg, vanishedAfter: vanishedAfter, offset: time.Since(start) - l.Now(),
 			seed: rand.NewPCG(rand.Uint64(), rand.Uint64()), pools: map[poolKey]*pool{}, budget: budget{tokens: budgetMost, at: l.Now()}}
 		ln.sweep.do, ln.ask.do = ln.sweepPools, ln.askAgain
 		lanes = append(lanes, ln)
@@ -180,7 +189,7 @@ func (ln *Lane) pool(addr netip.AddrPort, h2 bool) *pool {
 	k := poolKey{addr, h2}
 	p := ln.pools[k]
 	if p == nil {
-		p = &pool{lane: ln, key: k}
+		p = &pool{lane: ln, key: k, socks: map[*h1.Client]*conn.Socket{}}
 		ln.pools[k] = p
 		if !ln.sweep.timer.Active() {
 			ln.sweep.in(ln.loop, sweepEvery)
@@ -199,7 +208,11 @@ func (ln *Lane) Adopt(u *Upstream, addr netip.AddrPort, sock *conn.Socket, clien
 
 // sweepPools closes what nobody uses.
 func (ln *Lane) sweepPools() {
+	ln.sweeps++
 	for k, p := range ln.pools {
+		if ln.sweeps%lookEvery == 0 {
+			p.look()
+		}
 		if p.sweep() {
 			delete(ln.pools, k)
 		}

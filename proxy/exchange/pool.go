@@ -27,9 +27,9 @@ type pool struct {
 	key     poolKey
 	idle    []idleConn // HTTP/1, the last used at the end
 	live    []*h2.Client
-	open    int         // HTTP/1 connections, idle or not, that have not ended
-	dialing int         // attempts under way
-	queue   []*Exchange // waiting for a connection
+	socks   map[*h1.Client]*conn.Socket // HTTP/1 connections, idle or not, that have not ended
+	dialing int                         // attempts under way
+	queue   []*Exchange                 // waiting for a connection
 }
 
 type idleConn struct {
@@ -115,7 +115,7 @@ func (p *pool) connected(sock *conn.Socket, closed func()) {
 			closed()
 			p.gone1(c)
 		})
-		p.open++
+		p.socks[c] = sock
 		p.idle = append(p.idle, idleConn{c, loop.Now()})
 	}
 	p.feed()
@@ -135,7 +135,7 @@ func (p *pool) rested(c *h1.Client) {
 
 // gone1 forgets an HTTP/1 connection that has ended.
 func (p *pool) gone1(c *h1.Client) {
-	p.open--
+	delete(p.socks, c)
 	p.idle = slices.DeleteFunc(p.idle, func(i idleConn) bool { return i.client == c })
 	p.feed()
 }
@@ -155,7 +155,17 @@ func (p *pool) sweep() (empty bool) {
 		p.idle = slices.Delete(p.idle, 0, 1)
 		c.Close() // and gone1 is told
 	}
-	return p.open == 0 && len(p.live) == 0 && p.dialing == 0 && len(p.queue) == 0
+	return len(p.socks) == 0 && len(p.live) == 0 && p.dialing == 0 && len(p.queue) == 0
+}
+
+// look ends HTTP/1 connections to machines that have vanished with something
+// under way to them. (HTTP/2 asks its peers whether they live.)
+func (p *pool) look() {
+	for _, s := range p.socks {
+		if s.Vanished(p.lane.vanishedAfter) {
+			_ = unix.Shutdown(s.FD(), unix.SHUT_RDWR) // the client reads the end
+		}
+	}
 }
 
 // dial is one attempt to connect.

@@ -408,14 +408,14 @@ func TestConnectionsThatNobodyUsesAreClosed(t *testing.T) {
 		b.wants("200 end\n")
 		r.settle()
 		p := r.lane.pool(e.at, false)
-		if len(p.idle) != 2 || p.open != 2 {
-			t.Fatalf("%d idle of %d", len(p.idle), p.open)
+		if len(p.idle) != 2 || len(p.socks) != 2 {
+			t.Fatalf("%d idle of %d", len(p.idle), len(p.socks))
 		}
 		for range 6 {
 			r.sleep(time.Second)
 		}
-		if len(p.idle) != 0 || p.open != 0 || len(r.lane.pools) != 0 {
-			t.Errorf("%d idle of %d, %d dialing %d queued %d pools", len(p.idle), p.open, p.dialing, len(p.queue), len(r.lane.pools))
+		if len(p.idle) != 0 || len(p.socks) != 0 || len(r.lane.pools) != 0 {
+			t.Errorf("%d idle of %d, %d dialing %d queued %d pools", len(p.idle), len(p.socks), p.dialing, len(p.queue), len(r.lane.pools))
 		}
 	})
 }

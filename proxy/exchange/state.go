@@ -13,7 +13,7 @@ func (ln *Lane) Counts() Counts {
 	c := Counts{Waiting: len(ln.queue), Open: ln.open}
 	for _, p := range ln.pools {
 		c.Idle += len(p.idle)
-		c.Busy += p.open - len(p.idle)
+		c.Busy += len(p.socks) - len(p.idle)
 		c.HTTP2 += len(p.live)
 		c.Waiting += len(p.queue)
 	}

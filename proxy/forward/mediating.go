@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/meshctl/meshctl/proxy/conn"
 	"github.com/meshctl/meshctl/proxy/h1"
 	"github.com/meshctl/meshctl/proxy/h2"
@@ -78,6 +80,17 @@ func (fl *flow) served(err error) {
 		fl.lane.log(slog.LevelDebug, "HTTP connection ended", fl.about(slog.Any("err", err))...)
 	}
 	fl.over(l4.Client, errno)
+}
+
+// lookAfterServed is called about once a second.
+func (fl *flow) lookAfterServed() {
+	fl.countServed()
+	if now := fl.lane.loop.Now(); now-fl.looked >= lookEvery {
+		fl.looked = now
+		if fl.src.Vanished(fl.lane.forwarder.vanishedAfter) {
+			_ = unix.Shutdown(fl.src.FD(), unix.SHUT_RDWR) // the server reads the end
+		}
+	}
 }
 
 // countServed counts the client's bytes since it was last called.

@@ -258,3 +258,28 @@ func TestAClientThatLeavesWhileItsRequestIsUnderWayIsCounted(t *testing.T) {
 			`response_total{classification="failure",error="cancel"} 1`)
 	})
 }
+
+// The client's kernel drops everything while a response is under way to it.
+func TestAMediatedClientThatVanishedEndsItsConnection(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.f.vanishedAfter = 500 * time.Millisecond // real
+		r.over(r.target)
+		c := r.dial()
+		r.send(c, askAgain)
+		s := r.server()
+		r.receive(s, "\r\n\r\n")
+		nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
+		if err := unix.SetsockoptSockFprog(c, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]}); err != nil {
+			t.Fatal(err)
+		}
+		r.send(s, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nanybody there?")
+		for n := 0; n < 250 && r.f.Open() > 0; n++ { // less than any timeout of HTTP, and about 3 s of the kernel's
+			time.Sleep(sweepEvery)
+			nap(12 * time.Millisecond)
+			r.settle()
+		}
+		if r.f.Open() != 0 {
+			t.Fatal("the connection is still there")
+		}
+	})
+}

@@ -143,7 +143,7 @@ func (fl *flow) idle() bool {
 // lookAfter is called about once a second.
 func (fl *flow) lookAfter() {
 	if fl.phase == mediating {
-		fl.countServed()
+		fl.lookAfterServed()
 		return
 	}
 	if fl.phase != relaying {
