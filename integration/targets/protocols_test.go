@@ -88,6 +88,9 @@ func TestWhatIsDeclaredDecidesAboutAProtocol(t *testing.T) {
 			if strings.Contains(r.declared, "(") && !strings.Contains(seen.Declared, ".yaml:") {
 				t.Errorf("%q names no line of a file", seen.Declared)
 			}
+			if out := explained(t, w, to); !strings.Contains(out, "decided  "+seen.Declared+"\n") {
+				t.Errorf("meshctl explain does not say %q:\n%s", seen.Declared, out)
+			}
 			r.talk(t, w, to)
 		})
 	}

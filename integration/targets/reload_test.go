@@ -82,7 +82,7 @@ func TestABrokenFileLeavesTheLastGoodState(t *testing.T) {
 	if log := w.proxy.Logged(t); !strings.Contains(log, "shop.yaml:10") || !strings.Contains(log, "port") {
 		t.Errorf("the log does not name the line and the field:\n%s", log)
 	}
-	if out, code := checked(t, w, filepath.Join(w.volume.dir, "shop.yaml")); code != 2 || !strings.Contains(out, "shop.yaml:10") {
+	if out, code := checked(t, filepath.Join(w.volume.dir, "shop.yaml")); code != 2 || !strings.Contains(out, "shop.yaml:10") {
 		t.Errorf("meshctl check ends with %d: %s", code, out)
 	}
 	s.appProtocol = "linkerd.io/opaque"

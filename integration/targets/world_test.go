@@ -122,15 +122,28 @@ func port(a netip.AddrPort) string { return strconv.Itoa(int(a.Port())) }
 // clientOf is a connection's own address.
 func clientOf(c *net.TCPConn) netip.AddrPort { return c.LocalAddr().(*net.TCPAddr).AddrPort() }
 
-// checked runs `meshctl check` on files.
-func checked(t testing.TB, w *world, files ...string) (out string, code int) {
+// checked runs `meshctl check` on a file.
+func checked(t testing.TB, file string) (out string, code int) {
+	t.Helper()
+	return ran(t, "check", "--namespace", "shop", "--resources", file)
+}
+
+// explained is what `meshctl explain` says of a destination, by the files that
+// the proxy has.
+func explained(t testing.TB, w *world, to netip.AddrPort) string {
+	t.Helper()
+	out, code := ran(t, "explain", "--namespace", "shop", "--resources", w.volume.dir, to.String())
+	if code != 0 {
+		t.Errorf("meshctl explain ends with %d: %s", code, out)
+	}
+	return out
+}
+
+// ran runs the program to its end.
+func ran(t testing.TB, args ...string) (out string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	args := []string{"check", "--namespace", "shop"}
-	for _, f := range files {
-		args = append(args, "--resources", f)
-	}
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = lab.Environ()
 	b, _ := cmd.CombinedOutput() // its code says it
