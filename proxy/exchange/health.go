@@ -185,7 +185,7 @@ func (b *backend) answeredBadly(ln *Lane, e *balance.Endpoint[Endpoint]) {
 		return
 	}
 	h.failures++
-	opens := h.trying || h.failures >= int(br.MaxFailures)
+	opens := h.failures >= int(br.MaxFailures) // as it stays while one is tried
 	n := min(h.penalties, 20)
 	if opens {
 		h.penalties++

@@ -453,6 +453,9 @@ func TestAConnectionThatWasDialedEarlyServesTheFirstRequest(t *testing.T) {
 			}
 			e.cut()
 			r.until("its end to be told", func() bool { return closed == 1 })
+			if p := r.lane.pool(e.at, h2c); len(p.live)+len(p.idle)+len(p.socks) != 0 {
+				t.Error("the pool remembers a connection that has ended")
+			}
 		})
 	}
 }
