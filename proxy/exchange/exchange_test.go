@@ -122,7 +122,8 @@ func TestAClientMayLeaveWhileItsRequestWaits(t *testing.T) {
 		r.to(deaf)
 		s := r.get() // linking
 		s.gone()
-		r.to() // no endpoints
+		r.sleep(2 * time.Second) // connecting fails, for nobody
+		r.to()                   // no endpoints
 		s = r.get()
 		s.gone()
 		if n := len(r.lane.queue); n != 0 || r.lane.open != 0 {
@@ -339,10 +340,36 @@ func TestAPanicEndsOneExchange(t *testing.T) {
 		if s.aborted == 0 || other.log.String() != "200 end\n" || len(r.panics) != 1 {
 			t.Errorf("the client got %q, another %q; %d panics were told of", s.log.String(), other.log.String(), len(r.panics))
 		}
+		r.panics = nil
 		for _, x := range r.lane.free {
 			if x.down != nil || x.spoilt {
 				t.Error("what is left of it is used again")
 			}
 		}
 	})
+}
+
+func TestABodyThatCameBeforeTheConnectionIsKeptUpToALimit(t *testing.T) {
+	for _, size := range []int{64 << 10, 64<<10 + 1} {
+		bubble(t, nil, func(t *testing.T, r *rig) {
+			r.annotated(retries5xx)
+			s := r.client(message.HTTP11, "POST", "/", false)
+			s.data(strings.Repeat("x", size), true)
+			e := r.endpoint(false)
+			p := *r.up.plan.Load()
+			r.up.Update(Parent{Table: p.table, Backends: []Members{members(e)}})
+			c := e.call(1)
+			r.until("the body", func() bool { return c.ended })
+			c.answer(503)
+			r.settle()
+			r.sleep(30 * time.Millisecond)
+			if again := len(e.calls) == 2; again != (size == 64<<10) {
+				t.Fatalf("%d bytes: sent again: %v", size, again)
+			}
+			if size == 64<<10 {
+				e.call(2).answer(200)
+			}
+			r.until("the end", func() bool { return s.over })
+		})
+	}
 }

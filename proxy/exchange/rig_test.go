@@ -64,6 +64,9 @@ func (r *rig) end() {
 	for _, fd := range r.fds {
 		unix.Close(fd)
 	}
+	if len(r.panics) > 0 {
+		r.t.Errorf("panics: %v", r.panics)
+	}
 	if r.lane.open != 0 && !r.t.Failed() {
 		r.t.Errorf("%d exchanges are still open", r.lane.open)
 	}
