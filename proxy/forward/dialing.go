@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshctl/meshctl/proxy/conn"
+	"github.com/meshctl/meshctl/proxy/detect"
 	"github.com/meshctl/meshctl/proxy/l4"
 	"github.com/meshctl/meshctl/proxy/metrics"
 )
@@ -24,6 +25,10 @@ func (fl *flow) know(b []byte) {
 			fl.hold(b)
 			fl.dialFailed(e)
 			return
+		}
+		if fl.link == linked { // within this round: no event was seen of it
+			fl.relay.Fresh[l4.Server] = true
+			fl.relay.Fresh[l4.Client] = fl.reason == detect.ReasonDeclared // nobody has read from it
 		}
 	}
 	if fl.link == linked {

@@ -69,6 +69,9 @@ type Watcher interface {
 type Relay struct {
 	Sock  [2]*conn.Socket
 	Watch Watcher
+	// Fresh marks a socket that was attached since the loop last looked for events:
+	// what it holds makes an event yet, so that Start need not try to read it.
+	Fresh [2]bool
 	dir   [2]direction // by the side that is read
 	done  bool
 
@@ -100,7 +103,7 @@ func (r *Relay) Start(from Side, head []byte) {
 		r.dir[from].pending = append([]byte(nil), r.send(from, head)...)
 	}
 	for s := range r.dir {
-		r.dir[s].ready = true
+		r.dir[s].ready = !r.Fresh[s]
 	}
 	r.pump(Client)
 	r.pump(Server)
