@@ -246,7 +246,8 @@ func TestATryThatCannotConnectInItsTimeIsRepeatedElsewhere(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		deaf, good := r.deaf(), r.endpoint(false)
 		r.annotated(map[string]string{"retry.linkerd.io/http": "5xx", "retry.linkerd.io/timeout": "300ms", "retry.linkerd.io/limit": "5"}, deaf, good)
-		for range 10 {
+		retried := false
+		for n := 0; n < 40 && !retried; n++ {
 			s := r.get()
 			n := len(good.calls)
 			for range 200 {
@@ -257,10 +258,14 @@ func TestATryThatCannotConnectInItsTimeIsRepeatedElsewhere(t *testing.T) {
 			}
 			good.call(n + 1).answer(200)
 			s.wants("200 end\n")
+			retried = strings.Contains(r.rec.last(), "retries=1")
 			if n := len(r.lane.pool(deaf.at, false).queue); n != 0 {
 				t.Fatalf("%d exchanges wait for a connection that nobody needs", n)
 			}
 			r.sleep(200 * time.Millisecond)
+		}
+		if !retried {
+			t.Error("the one that does not answer was never tried")
 		}
 		r.sleep(2 * time.Second)
 	})

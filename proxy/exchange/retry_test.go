@@ -252,7 +252,7 @@ func TestABreakerOpensTriesAndCloses(t *testing.T) {
 			s := r.get()
 			r.until("an answer", func() bool {
 				for _, e := range []*endpoint{bad, good} {
-					if n := len(e.calls); n > 0 && !e.calls[n-1].ended2() {
+					if n := len(e.calls); n > 0 && !e.calls[n-1].answered() {
 						if e == bad {
 							wrong++
 							e.calls[n-1].finish(status)
@@ -301,8 +301,8 @@ func TestABreakerOpensTriesAndCloses(t *testing.T) {
 	})
 }
 
-// ended2 reports that the call was answered.
-func (c *call) ended2() bool {
+// answered reports that the call was answered.
+func (c *call) answered() bool {
 	return c.aborted != 0 || c.log.Len() > 0 && strings.HasSuffix(c.log.String(), "done\n")
 }
 
