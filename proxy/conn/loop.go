@@ -80,8 +80,9 @@ func NewLoop() (*Loop, error) {
 // Now is the loop's time: monotonic, since the loop was made, read once a round.
 func (l *Loop) Now() time.Duration { return l.now }
 
-// Round counts the times the loop has looked for events. What is put off to the
-// end of a round has been done when the number has changed.
+// Round counts the loop's rounds: the events it was woken for, and those that
+// came meanwhile. What is put off to the end of a round has been done when the
+// number has changed.
 func (l *Loop) Round() uint64 { return l.round }
 
 // Load is the number of connections the loop holds, as their owner counts them.
@@ -139,19 +140,27 @@ func (l *Loop) Run() error {
 	}
 }
 
+// roundLooks is how many times a round looks for events at most. What comes while
+// it handles others joins it, so that under load more of what is collected leaves
+// in one write; with nothing more to come it ends at once.
+const roundLooks = 8
+
 // Step does all that can be done without waiting, and reports false when the
 // loop has been stopped. Tests with a clock of their own call it directly.
 func (l *Loop) Step() bool {
-	for {
+	for looks := 1; ; looks++ {
 		l.now = time.Since(l.start)
-		l.round++
 		n := l.poll()
 		for i := range n {
 			l.dispatch(&l.events[i])
 		}
 		l.runAgain()
 		l.expire()
-		l.flushAll()
+		if n == 0 || looks >= roundLooks {
+			l.flushAll()
+			l.round++
+			looks = 0
+		}
 		if l.stopped.Load() { // looked at every round: a busy loop never has nothing to do
 			return false
 		}
