@@ -5,7 +5,7 @@ package detect
 // and those of UPnP and of caches that are in daily use. Each word more is one
 // more start of a line that makes an opaque client wait.
 var methods = [26][]string{
-	'A' - 'A': {"ACL"},
+	0:         {"ACL"},
 	'B' - 'A': {"BAN", "BASELINE-CONTROL", "BIND"},
 	'C' - 'A': {"CHECKIN", "CHECKOUT", "CONNECT", "COPY"},
 	'D' - 'A': {"DELETE"},

@@ -142,7 +142,6 @@ func (r *rig) sleep(d time.Duration) {
 type recorder struct {
 	requested int
 	results   []Result
-	panics    bool
 }
 
 func (r *recorder) Requested([]byte) { r.requested++ }

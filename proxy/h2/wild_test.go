@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 the oracle is x/net's own server and client, whose frames can be set as net/http's cannot
+
 package h2_test
 
 import (

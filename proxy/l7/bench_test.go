@@ -1,6 +1,7 @@
 package l7
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -84,7 +85,7 @@ func benchH2(b *testing.B, batch int, request, response, finish []string) {
 				x.server.headers(id, true, finish...)
 			}
 		}
-		client, server = []byte(x.client.out.String()), []byte(x.server.out.String())
+		client, server = bytes.Clone(x.client.out.Bytes()), bytes.Clone(x.server.out.Bytes())
 		x.client.out.Reset()
 		x.server.out.Reset()
 		return client, server
