@@ -123,6 +123,23 @@ func TestABreakerReadsTheStatusOfGRPCWhereverItStands(t *testing.T) {
 	})
 }
 
+// The status of gRPC-Web travels in the body: one that cannot be seen is not one
+// that is missing, for the breaker as little as for the metrics.
+func TestGRPCWebIsNoGRPCWithoutAStatus(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		e := r.endpoint(true)
+		r.broken(e, 1)
+		s := r.client(message.HTTP2, "POST", "/a", true, "content-type", "application/grpc-web")
+		c := e.call(1)
+		c.say(200, false, "content-type", "application/grpc-web")
+		c.stream.SendData([]byte("status in here"), true)
+		r.until("the end", func() bool { return s.over })
+		if got := r.rec.results[0]; got.GRPC || got.GRPCStatus != -1 || got.Status != 200 {
+			t.Errorf("recorded: %+v", got)
+		}
+	})
+}
+
 func TestAWaitingRequestHearsOfABackendThatWasThere(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		e := r.endpoint(false)

@@ -1,9 +1,9 @@
 package exchange
 
 import (
-	"bytes"
 	"strconv"
 
+	"github.com/meshctl/meshctl/proxy/l7"
 	"github.com/meshctl/meshctl/proxy/message"
 )
 
@@ -14,10 +14,11 @@ func (x *Exchange) response(h *message.Head, end bool) {
 		x.down.SendHead(h, false)
 		return
 	}
-	grpc := bytes.HasPrefix(h.Get("content-type"), grpcType)
+	status := h.Get("grpc-status")
+	grpc := l7.JudgedByGRPC(h.Get("content-type"), status)
 	code := -1
 	if grpc && end {
-		code = grpcCode(h.Get("grpc-status"))
+		code = l7.GRPCStatus(status)
 	}
 	if !grpc || end || h.Status >= 500 { // else the trailers tell
 		x.judge(h, code)
@@ -121,7 +122,7 @@ func (x *Exchange) responseData(b []byte, end bool) {
 
 func (x *Exchange) responseTrailers(h *message.Head) {
 	if x.respGRPC {
-		x.grpcStatus = grpcCode(h.Get("grpc-status"))
+		x.grpcStatus = l7.GRPCStatus(h.Get("grpc-status"))
 	}
 	if !x.judged {
 		x.judge(h, x.grpcStatus)
@@ -137,31 +138,12 @@ func (x *Exchange) over() {
 	x.end(0, false)
 }
 
-// blames reports a gRPC code that blames the server: UNKNOWN, DEADLINE_EXCEEDED,
-// PERMISSION_DENIED, INTERNAL, UNAVAILABLE, DATA_LOSS.
-func blames(code int) bool {
-	switch code {
-	case 2, 4, 7, 13, 14, 15:
-		return true
-	}
-	return false
-}
+// blames reports a gRPC code that blames the server; a missing one does not.
+func blames(code int) bool { return code >= 0 && !l7.Success(0, true, code) }
 
 // refuses reports a gRPC code that comes fast because the server does not do its
 // work: the same with RESOURCE_EXHAUSTED, and without PERMISSION_DENIED.
 func refuses(code int) bool { return code == 8 || code != 7 && blames(code) }
-
-// grpcCode reads a grpc-status: -1 if missing, 2 (UNKNOWN) if it is none.
-func grpcCode(v []byte) int {
-	if v == nil {
-		return -1
-	}
-	n, err := strconv.Atoi(string(v))
-	if err != nil || n < 0 || n > 16 {
-		return 2
-	}
-	return n
-}
 
 // makeRoom lets trailers that HTTP/2 announces pass to HTTP/1, where only chunks
 // can carry them.

@@ -50,6 +50,23 @@ func parseContent(v []byte) content {
 	}
 }
 
+// JudgedByGRPC reports whether a response is judged by its grpc-status: gRPC is,
+// gRPC-Web only if the status stands in the head. The values are those of the
+// head's fields; nil: it has none.
+func JudgedByGRPC(contentType, grpcStatus []byte) bool {
+	c := parseContent(contentType)
+	return c == grpcContent || c == grpcWebContent && grpcStatus != nil
+}
+
+// GRPCStatus reads a grpc-status field: -1 if it is nil, which is missing, and 2
+// (UNKNOWN), as a client reads it, if it is no code.
+func GRPCStatus(v []byte) int {
+	if v == nil {
+		return -1
+	}
+	return int(parseGRPCStatus(v))
+}
+
 // parseGRPCStatus reads a grpc-status value: 0 to 16, all else is UNKNOWN.
 func parseGRPCStatus(v []byte) int16 {
 	if len(v) == 0 || len(v) > 2 {

@@ -52,3 +52,31 @@ func TestNamesAreComparedWithoutCase(t *testing.T) {
 		}
 	}
 }
+
+func TestAResponseIsJudgedByItsGRPCStatusWhereThatCanBeSeen(t *testing.T) {
+	ok := []byte("0")
+	for _, tc := range []struct {
+		contentType string
+		status      []byte
+		want        bool
+	}{
+		{"application/grpc", nil, true}, // in the trailers, or missing
+		{"application/grpc+proto", ok, true},
+		{"application/grpc-web", nil, false}, // in the body, where nobody looks
+		{"application/grpc-web+proto", ok, true},
+		{"application/grpcx", ok, false},
+		{"text/plain", ok, false},
+	} {
+		if got := JudgedByGRPC([]byte(tc.contentType), tc.status); got != tc.want {
+			t.Errorf("%s with status %q: %v", tc.contentType, tc.status, got)
+		}
+	}
+	for text, want := range map[string]int{"0": 0, "16": 16, "17": 2, "x": 2, "": 2} {
+		if got := GRPCStatus([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+	if got := GRPCStatus(nil); got != -1 {
+		t.Errorf("missing: %d", got)
+	}
+}
