@@ -179,9 +179,7 @@ func TestDemoEndedMidwayLeavesNothingBehind(t *testing.T) {
 }
 
 func TestDemoNeedsRootAndSaysHow(t *testing.T) {
-	if unix.Geteuid() != 0 {
-		t.Skip("only root can become somebody else")
-	}
+	needsNamespaces(t) // only root can become somebody else
 	cmd := demoCommand(t, compiled(t))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	text, err := cmd.CombinedOutput()

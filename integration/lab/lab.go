@@ -17,7 +17,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -108,38 +107,5 @@ func endSweeper(t testing.TB, in io.Closer, sweeper *exec.Cmd) {
 	// `read` reports the end of input by its status, not the script's.
 	if err := sweeper.Wait(); err != nil {
 		t.Errorf("removing the namespaces: %v", err)
-	}
-}
-
-// Binary builds the program of the package path given (from the module's root,
-// "./cmd/meshctl") into the test's own folder and returns its path.
-func Binary(t testing.TB, pkg string) string {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	build := exec.Command("go", "build", "-o", out, pkg)
-	build.Dir = Root(t)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", pkg, err, text)
-	}
-	return out
-}
-
-// Root is the folder of the module the test runs in.
-func Root(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Fatal("no go.mod above the test's folder")
-		}
-		dir = up
 	}
 }
