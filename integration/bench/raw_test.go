@@ -26,19 +26,37 @@ func once(to netip.AddrPort) error {
 	if err := limit(fd); err != nil {
 		return err
 	}
-	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); err != nil {
+	err = unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()})
+	if err == unix.EINTR { // it goes on by itself: writable is connected (connect(2))
+		_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 5000)
+	}
+	if err != nil {
 		return os.NewSyscallError("connect", err)
 	}
 	var b [2]byte
-	if _, err := unix.Write(fd, b[:1]); err != nil {
+	if _, err := uninterrupted(unix.Write, fd, b[:1]); err != nil {
 		return os.NewSyscallError("write", err)
 	}
 	for _, want := range []int{1, 0} { // the byte, and the end
-		if n, err := unix.Read(fd, b[:]); err != nil || n != want {
-			return fmt.Errorf("read: %d bytes instead of %d, %w", n, want, err)
+		switch n, err := uninterrupted(unix.Read, fd, b[:]); {
+		case err != nil:
+			return os.NewSyscallError("read", err)
+		case n != want:
+			return fmt.Errorf("read: %d bytes instead of %d", n, want)
 		}
 	}
 	return nil
+}
+
+// uninterrupted calls read or write again when a signal ended it: with a timeout on
+// the socket SA_RESTART does not (signal(7)), and the Go scheduler sends signals.
+func uninterrupted(call func(int, []byte) (int, error), fd int, b []byte) (int, error) {
+	for {
+		n, err := call(fd, b)
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
 }
 
 // limit keeps a call from waiting for more than 5 s (socket(7), SO_RCVTIMEO).
@@ -86,8 +104,8 @@ func answerOnce(listener int) {
 			return
 		}
 		if limit(fd) == nil {
-			if n, err := unix.Read(fd, b[:]); n == 1 && err == nil {
-				_, _ = unix.Write(fd, b[:]) // the client counts
+			if n, err := uninterrupted(unix.Read, fd, b[:]); n == 1 && err == nil {
+				_, _ = uninterrupted(unix.Write, fd, b[:]) // the client counts
 			}
 		}
 		unix.Close(fd)
