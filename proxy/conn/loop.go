@@ -219,6 +219,9 @@ func (l *Loop) ready(s *Socket, e Events) {
 			h.Panicked(v, debug.Stack())
 		}
 	}()
+	if s.layer != nil && e.Has(Writable) && !s.layer.Flush() && !e.Has(Failed) {
+		e &^= Writable // there is room for what the layer keeps, and no more
+	}
 	h.Ready(s, e)
 }
 

@@ -21,6 +21,7 @@ type Socket struct {
 	hungUp  bool
 	in, out uint64 // bytes
 	urgent  bool
+	layer   Layer // nil: the bytes are what they are
 }
 
 // Attach makes the open descriptor fd, which must be non-blocking, a socket of
@@ -53,7 +54,7 @@ func (l *Loop) attach(s *Socket, fd int, h Handler, events uint32) syscall.Errno
 }
 
 // Bytes is how many bytes were read from and written to the socket by Read,
-// Write and WriteTwo.
+// Write and WriteTwo; under a Layer, how many of the bytes that it carries.
 func (s *Socket) Bytes() (in, out uint64) { return s.in, s.out }
 
 // Loop returns the loop the socket belongs to.
@@ -101,55 +102,58 @@ func (s *Socket) Again() {
 
 // Read reads into b once. It returns EAGAIN when nothing is there, and 0, 0 at
 // the peer's FIN. Raw calls: a non-blocking socket never needs the scheduler.
-func (s *Socket) Read(b []byte) (int, syscall.Errno) {
-	for {
-		n, _, e := unix.RawSyscall(unix.SYS_READ, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
-		if e == 0 {
-			s.in += uint64(n)
-			return int(n), 0
-		}
-		if e != unix.EINTR {
-			return 0, e
-		}
+func (s *Socket) Read(b []byte) (n int, e syscall.Errno) {
+	if s.layer != nil {
+		n, e = s.layer.Read(b)
+	} else {
+		n, e = s.RawRead(b)
 	}
+	s.in += uint64(n)
+	return n, e
 }
 
-// Write writes from b once and returns how much the kernel took; EAGAIN when
-// the send buffer is full, EPIPE or ECONNRESET when the peer is gone.
-func (s *Socket) Write(b []byte) (int, syscall.Errno) {
-	for {
-		n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
-			uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
-		if e == 0 {
-			s.out += uint64(n)
-			return int(n), 0
-		}
-		if e != unix.EINTR {
-			return 0, e
-		}
+// Write writes from b once and returns how much was taken; EAGAIN when the send
+// buffer is full, EPIPE or ECONNRESET when the peer is gone.
+func (s *Socket) Write(b []byte) (n int, e syscall.Errno) {
+	if s.layer != nil {
+		n, e = s.layer.Write(b)
+	} else {
+		n, e = s.RawWrite(b)
 	}
+	s.out += uint64(n)
+	return n, e
 }
 
 // WriteTwo writes a and then b in one call (sendmsg(2)); otherwise it is Write.
-func (s *Socket) WriteTwo(a, b []byte) (int, syscall.Errno) {
-	iov := [2]unix.Iovec{{Base: unsafe.SliceData(a)}, {Base: unsafe.SliceData(b)}}
-	iov[0].SetLen(len(a))
-	iov[1].SetLen(len(b))
-	msg := unix.Msghdr{Iov: &iov[0], Iovlen: 2}
-	for {
-		n, _, e := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), unix.MSG_NOSIGNAL)
-		if e == 0 {
-			s.out += uint64(n)
-			return int(n), 0
-		}
-		if e != unix.EINTR {
-			return 0, e
-		}
+func (s *Socket) WriteTwo(a, b []byte) (n int, e syscall.Errno) {
+	if s.layer != nil {
+		n, e = s.layer.WriteTwo(a, b)
+	} else {
+		n, e = s.rawWriteTwo(a, b)
 	}
+	s.out += uint64(n)
+	return n, e
 }
+
+// Drained reports whether a read of less than was asked for has emptied the
+// socket, so that the next byte makes an event. It has not where a FIN is known
+// to have come, whose event is past; where an urgent byte ended the read amid the
+// queue; and under a Layer, which reads in pieces of its own.
+func (s *Socket) Drained() bool { return !s.hungUp && !s.urgent && s.layer == nil }
 
 // CloseWrite sends a FIN; reading goes on.
 func (s *Socket) CloseWrite() {
+	switch {
+	case !s.open:
+	case s.layer != nil:
+		s.layer.CloseWrite()
+	default:
+		s.RawCloseWrite()
+	}
+}
+
+// RawCloseWrite sends a FIN past the Layer.
+func (s *Socket) RawCloseWrite() {
 	if s.open {
 		unix.RawSyscall(unix.SYS_SHUTDOWN, uintptr(s.fd), unix.SHUT_WR, 0)
 	}
@@ -161,6 +165,15 @@ func (s *Socket) Close() {
 	if !s.open {
 		return
 	}
+	if s.layer != nil && !s.layer.Close() {
+		s.linger()
+		return
+	}
+	s.drop()
+}
+
+// drop closes the descriptor.
+func (s *Socket) drop() {
 	s.open = false
 	s.loop.slots[s.fd] = nil
 	unix.RawSyscall(unix.SYS_CLOSE, uintptr(s.fd), 0, 0)
@@ -171,7 +184,7 @@ func (s *Socket) Close() {
 func (s *Socket) Reset() {
 	if s.open {
 		_ = unix.SetsockoptLinger(int(s.fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
-		s.Close()
+		s.drop()
 	}
 }
 
@@ -185,11 +198,15 @@ func (s *Socket) Err() syscall.Errno {
 }
 
 // Unacknowledged is the number of bytes written that the peer's kernel has not
-// confirmed (tcp(7), SIOCOUTQ); a FIN counts as one.
+// confirmed (tcp(7), SIOCOUTQ), and of those that a Layer still holds; a FIN
+// counts as one.
 func (s *Socket) Unacknowledged() int {
 	n, err := unix.IoctlGetInt(int(s.fd), unix.SIOCOUTQ)
 	if err != nil {
 		return 0
+	}
+	if s.layer != nil {
+		n += s.layer.Pending()
 	}
 	return n
 }

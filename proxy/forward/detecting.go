@@ -46,7 +46,7 @@ func (fl *flow) readHead() {
 			fl.decide(detect.Result{Kind: protocol.Opaque, Reason: detect.ReasonCrowded}, fl.head)
 			return
 		}
-		if n < len(buf) && !fl.src.HungUp() && !fl.src.Urgent() {
+		if n < len(buf) && fl.src.Drained() {
 			fl.waitForClient()
 			return
 		}
@@ -138,15 +138,15 @@ func (fl *flow) detectTimeout() {
 // serverSpoke handles a server that has spoken, or ended, before its client.
 func (fl *flow) serverSpoke() {
 	var b [1]byte
-	n, _, err := unix.Recvfrom(fl.dst.FD(), b[:], unix.MSG_PEEK)
+	n, e := fl.dst.Peek(b[:])
 	reason := detect.ReasonServerEnded
 	switch {
-	case err == unix.EAGAIN:
+	case e == unix.EAGAIN:
 		return
-	case err != nil:
+	case e != 0:
 		fl.kind, fl.reason = protocol.Opaque, reason
 		fl.recordDetection()
-		fl.end(l4.Server, toErrno(err)) // the peek took the RST: nobody would see it again
+		fl.end(l4.Server, e) // the peek took the RST: nobody would see it again
 		return
 	case n > 0:
 		reason = detect.ReasonServerFirst

@@ -139,9 +139,7 @@ func (l *link) read() (b []byte, ok bool, e syscall.Errno) {
 		l.readable = false
 		return nil, false, 0
 	}
-	// A short read has emptied the queue: the next byte makes an event. A FIN
-	// that came before the read made its event already.
-	l.readable = n == len(l.loop.Scratch) || l.sock.HungUp()
+	l.readable = n == len(l.loop.Scratch) || !l.sock.Drained()
 	return l.loop.Scratch[:n], true, 0
 }
 

@@ -171,7 +171,7 @@ func (l *link) read() {
 			l.lose(io.EOF)
 			return
 		}
-		if n < len(buf)-old && !l.sock.HungUp() {
+		if n < len(buf)-old && l.sock.Drained() {
 			l.readable = false
 		}
 		l.heard = l.now()

@@ -236,12 +236,18 @@ func (r *Relay) pump(from Side) {
 			r.Sock[from].Again()
 			return
 		}
-		if d.full >= bulkReads && !r.Sock[from].Urgent() && r.Watch.Splice(from) {
+		if d.full >= bulkReads && r.spliceable(from) {
 			moved += r.fill(from)
 		} else {
 			moved += r.copy(from)
 		}
 	}
+}
+
+// spliceable reports whether the kernel can move bytes from a side by itself.
+func (r *Relay) spliceable(from Side) bool {
+	src := r.Sock[from]
+	return !src.Urgent() && !src.Wrapped() && !r.Sock[from.Other()].Wrapped() && r.Watch.Splice(from)
 }
 
 // copy reads once and writes once through the loop's scratch buffer.
@@ -259,10 +265,7 @@ func (r *Relay) copy(from Side) int {
 		d.full = min(d.full+1, bulkReads)
 	} else {
 		d.full = 0
-		// A short read has emptied the queue: the next byte makes an event. A
-		// FIN that came before the read made its event already, and an urgent
-		// byte ends a read amid the queue.
-		d.ready = src.HungUp() || src.Urgent()
+		d.ready = !src.Drained()
 	}
 	r.Watch.Passed(from, buf[:n], n)
 	if r.over() {
