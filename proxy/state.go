@@ -15,13 +15,13 @@ func (p *Proxy) balancers() []metrics.Balancer {
 	}
 	var all []metrics.Balancer
 	for _, t := range p.targets.cache.Targets() {
-		v, states := outbound.Balanced(t)
+		v, states, retries := outbound.Balanced(t)
 		if v == nil || v.Object.Kind != "Service" {
 			continue
 		}
 		parent := metrics.Service{Namespace: v.Object.Namespace, Name: v.Object.Name, Port: v.Port}
 		for i, s := range states {
-			b := metrics.Balancer{Parent: parent, Backend: parent, Ready: s.Ready, Pending: s.Pending}
+			b := metrics.Balancer{Parent: parent, Backend: parent, Ready: s.Ready, Pending: s.Pending, RetryTokens: retries}
 			if i > 0 {
 				if b.Backend = backend(v, i); b.Backend == parent {
 					continue // a rule names its parent: the same endpoints

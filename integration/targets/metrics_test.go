@@ -47,7 +47,7 @@ func TestNumbersNameTheServiceAndTheRoute(t *testing.T) {
 		{"outbound_http_balancer_endpoints", []string{`endpoint_state="pending"`}, 0},
 		{"meshctl_exchanges", []string{`direction="outbound"`}, 0},
 		{"meshctl_pool_connections", []string{`direction="outbound"`, `state="idle"`}, -1},
-		{"meshctl_retry_budget", []string{`direction="outbound"`}, -1},
+		{"meshctl_retry_budget", []string{`dst_service="web"`, `dst_namespace="shop"`}, -1},
 	} {
 		got := s.Sum(c.name, c.labels...)
 		if got != c.want && (c.want >= 0 || got < 1) {

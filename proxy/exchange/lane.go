@@ -41,14 +41,14 @@ type Lane struct {
 
 	loop   *conn.Loop
 	cfg    Config
-	offset time.Duration // from the loop's clock to the one that lanes share
+	start  time.Time     // of the clock that lanes share
+	offset time.Duration // from the loop's clock to it
 	seed   *rand.PCG
 	pools  map[poolKey]*pool
 	free   []*Exchange
 	bodies [][]byte
 	queue  []*Exchange // waiting for an endpoint to be ready
 	open   int
-	budget budget
 	waits  atomic.Int32 // len(queue), for other loops
 	sweep  chore
 	sweeps int
@@ -63,8 +63,8 @@ func NewLanes(cfg Config, loops []*conn.Loop) []*Lane {
 	start := time.Now()
 	var lanes []*Lane
 	for _, l := range loops {
-		ln := &Lane{loop: l, cfg: cfg, vanishedAfter: vanishedAfter, offset: time.Since(start) - l.Now(),
-			seed: rand.NewPCG(rand.Uint64(), rand.Uint64()), pools: map[poolKey]*pool{}, budget: budget{tokens: budgetMost, at: l.Now()}}
+		ln := &Lane{loop: l, cfg: cfg, vanishedAfter: vanishedAfter, start: start, offset: time.Since(start) - l.Now(),
+			seed: rand.NewPCG(rand.Uint64(), rand.Uint64()), pools: map[poolKey]*pool{}}
 		ln.sweep.do, ln.ask.do = ln.sweepPools, ln.askAgain
 		lanes = append(lanes, ln)
 	}
@@ -73,6 +73,9 @@ func NewLanes(cfg Config, loops []*conn.Loop) []*Lane {
 
 // now is the time on the clock that all lanes share.
 func (ln *Lane) now() time.Duration { return ln.loop.Now() + ln.offset }
+
+// shared is now, for other goroutines than the loop's.
+func (ln *Lane) shared() time.Duration { return time.Since(ln.start) }
 
 func (ln *Lane) random() uint64 { return ln.seed.Uint64() }
 

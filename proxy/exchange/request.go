@@ -23,7 +23,7 @@ func (x *Exchange) request(h *message.Head, end bool) {
 	x.grpcStatus = -1
 	x.isGRPC = h.Version == message.HTTP2 && bytes.HasPrefix(h.Get("content-type"), grpcType)
 	x.from.rec.Requested(x.method)
-	ln.budget.earn(x.started, budgetRatio)
+	x.from.upstream.budget.earn(ln.now())
 	if ln.open > ln.cfg.MaxInFlight {
 		x.fail(LoadShed)
 		return

@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/meshctl/meshctl/proxy/message"
@@ -10,33 +11,54 @@ const (
 	freeTries    = 2 // of what was not processed
 	retryBackoff = 25 * time.Millisecond
 	backoffCap   = 250 * time.Millisecond
-	budgetRatio  = 0.2              // retries a request earns
-	budgetFloor  = 10.0             // retries a second that need not be earned
-	budgetMost   = 10 * budgetFloor // what was earned more than 10 s ago does not count
+
+	// A budget is counted in time: a retry costs what brings in one by waiting.
+	budgetRetry = 100 * time.Millisecond // ten a second need not be earned
+	budgetEarn  = budgetRetry / 5        // what a request earns: a fifth of a retry
+	budgetSpan  = 10 * time.Second       // what was earned earlier does not count
 )
 
-// budget bounds retries: they may add a fifth to what clients send, and ten a
-// second on top, so that they cannot keep an endpoint down.
-type budget struct {
-	tokens float64
-	at     time.Duration
-}
+// budget bounds the retries of one destination, on all loops together: they may
+// add a fifth to what clients send, and ten a second on top, so that they cannot
+// keep an endpoint down.
+//
+// It is one word, the time since which nothing has been spent: now less that,
+// budgetSpan at most, is what there is. Time adds by passing, a request by
+// moving it back, and while there is all that there can be, which is so unless
+// something is wrong, a request only reads it.
+type budget struct{ since atomic.Int64 }
 
-// earn adds what one request and the time since the last are worth.
-func (b *budget) earn(now time.Duration, ratio float64) {
-	b.tokens += ratio + budgetFloor*(now-b.at).Seconds()
-	b.at = now
-	b.tokens = min(b.tokens, budgetMost)
-}
+func (b *budget) fill(now time.Duration) { b.since.Store(int64(now - budgetSpan)) }
 
-// spend takes one retry out.
-func (b *budget) spend(now time.Duration) bool {
-	b.earn(now, 0)
-	if b.tokens < 1 {
-		return false
+// earn adds what a request is worth. now is on the clock that lanes share.
+func (b *budget) earn(now time.Duration) {
+	least := int64(now - budgetSpan)
+	for {
+		since := b.since.Load()
+		if since <= least || b.since.CompareAndSwap(since, max(since-int64(budgetEarn), least)) {
+			return
+		}
 	}
-	b.tokens--
-	return true
+}
+
+// spend takes one retry out; false if there is none.
+func (b *budget) spend(now time.Duration) bool {
+	for {
+		since := b.since.Load()
+		from := max(since, int64(now-budgetSpan))
+		if from+int64(budgetRetry) > int64(now) {
+			return false
+		}
+		if b.since.CompareAndSwap(since, from+int64(budgetRetry)) {
+			return true
+		}
+	}
+}
+
+// tokens is how many retries may be made now.
+func (b *budget) tokens(now time.Duration) float64 {
+	there := min(int64(now)-b.since.Load(), int64(budgetSpan))
+	return max(float64(there)/float64(budgetRetry), 0)
 }
 
 // replayMost is how much of a body is kept so that it can be sent again.
@@ -92,7 +114,7 @@ func (x *Exchange) repeat(least time.Duration) bool {
 	if !x.canRepeat() {
 		return false
 	}
-	if !x.lane.budget.spend(x.lane.loop.Now()) {
+	if !x.from.upstream.budget.spend(x.lane.now()) {
 		x.overBudget = true
 		return false
 	}

@@ -3,6 +3,8 @@ package exchange
 import (
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,7 +135,7 @@ func TestRetriesHaveABudget(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		e := r.endpoint(false)
 		r.annotated(map[string]string{"retry.linkerd.io/http": "5xx", "retry.linkerd.io/limit": "1"}, e)
-		r.lane.budget = budget{tokens: 2, at: r.loop.Now()}
+		r.up.budget.leave(2, r.lane.now())
 		retried := 0
 		for range 10 {
 			s := r.get()
@@ -154,24 +156,87 @@ func TestRetriesHaveABudget(t *testing.T) {
 	})
 }
 
+// leave makes n retries all that there is.
+func (b *budget) leave(n int, now time.Duration) {
+	b.since.Store(int64(now) - int64(n)*int64(budgetRetry))
+}
+
 func TestABudgetGrowsWithTimeUpToAHistory(t *testing.T) {
 	b := budget{}
-	b.earn(time.Second, budgetRatio)
-	if b.tokens != 10.2 {
-		t.Errorf("after a second and a request: %v", b.tokens)
+	b.earn(time.Second)
+	if got := b.tokens(time.Second); got != 10.2 {
+		t.Errorf("after a second and a request: %v", got)
 	}
-	b.earn(time.Hour, 0)
-	if b.tokens != 100 {
-		t.Errorf("after an hour: %v", b.tokens)
+	b.earn(time.Hour)
+	if got := b.tokens(time.Hour); got != 100 {
+		t.Errorf("after an hour: %v", got)
 	}
 	for range 100 {
 		if !b.spend(time.Hour) {
 			t.Fatal("what was earned cannot be spent")
 		}
 	}
-	if b.spend(time.Hour) {
-		t.Error("more was spent than earned")
+	if b.spend(time.Hour) || b.tokens(time.Hour) != 0 {
+		t.Error("more is spent than was earned")
 	}
+	for range 5 {
+		b.earn(time.Hour)
+	}
+	if !b.spend(time.Hour) || b.spend(time.Hour) {
+		t.Error("five requests are worth one retry")
+	}
+}
+
+func TestLoopsThatSpendAtOnceSpendWhatThereIs(t *testing.T) {
+	b := budget{}
+	b.fill(0)
+	var spent atomic.Int64
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				if b.spend(0) {
+					spent.Add(1)
+				}
+				b.earn(0)
+			}
+		})
+	}
+	all.Wait()
+	if n := spent.Load(); n < 100+800/5-1 || n > 100+800/5 { // what was there, and a fifth of what came
+		t.Errorf("%d retries", n)
+	}
+}
+
+func TestADestinationHasABudgetOfItsOwn(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		e := r.endpoint(false)
+		r.annotated(map[string]string{"retry.linkerd.io/http": "5xx", "retry.linkerd.io/limit": "1"}, e)
+		poor := r.up
+		poor.budget.leave(0, r.lane.now())
+		r.get()
+		e.call(1).answer(503)
+		r.until("an answer", func() bool { return len(r.rec.results) == 1 })
+		if got := r.rec.results[0]; got.Retries != 0 || !got.OverBudget {
+			t.Errorf("without a budget: %+v", got)
+		}
+		r.annotated(map[string]string{"retry.linkerd.io/http": "5xx", "retry.linkerd.io/limit": "1"}, e) // another destination
+		s := r.get()
+		e.call(2).answer(503)
+		r.settle()
+		r.sleep(30 * time.Millisecond)
+		e.call(3).answer(200)
+		s.wants("200 end\n")
+		if left := r.up.RetryTokens(); left >= 100 || left < 98 {
+			t.Errorf("%v of 100 retries are left after one", left)
+		}
+		poor.Update(Parent{Table: poor.plan.Load().table, Backends: []Members{members(e)}})
+		poor.budget.leave(3, r.lane.now())
+		poor.Update(Parent{Table: poor.plan.Load().table, Backends: []Members{members(e)}})
+		if left := poor.RetryTokens(); left < 2.9 || left > 3.1 {
+			t.Errorf("a change of endpoints makes 3 retries %v", left)
+		}
+	})
 }
 
 func TestARequestThatMeetsAConnectionThatHasEndedIsSentAgain(t *testing.T) {

@@ -2,10 +2,9 @@ package exchange
 
 // Counts is what a lane has under way.
 type Counts struct {
-	Idle, Busy, HTTP2 int     // connections to endpoints: HTTP/1 unused, HTTP/1 in use, HTTP/2
-	Waiting           int     // exchanges for which no endpoint or no connection is ready
-	Open              int     // exchanges, those that wait among them
-	RetryTokens       float64 // retries that may be made now
+	Idle, Busy, HTTP2 int // connections to endpoints: HTTP/1 unused, HTTP/1 in use, HTTP/2
+	Waiting           int // exchanges for which no endpoint or no connection is ready
+	Open              int // exchanges, those that wait among them
 }
 
 // Counts says what the lane has under way. It is called on the loop.
@@ -17,9 +16,6 @@ func (ln *Lane) Counts() Counts {
 		c.HTTP2 += len(p.live)
 		c.Waiting += len(p.queue)
 	}
-	now := ln.budget // a copy: looking earns nothing
-	now.earn(ln.loop.Now(), 0)
-	c.RetryTokens = now.tokens
 	return c
 }
 
@@ -36,4 +32,12 @@ func (u *Upstream) State() []BackendState {
 		out[i] = BackendState{ready, max(len(b.balancer.Endpoints())-ready, 0)}
 	}
 	return out
+}
+
+// RetryTokens is how many retries may be made now.
+func (u *Upstream) RetryTokens() float64 {
+	if len(u.lanes) == 0 {
+		return 0
+	}
+	return u.budget.tokens(u.lanes[0].shared())
 }

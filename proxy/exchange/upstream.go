@@ -39,8 +39,9 @@ type Upstream struct {
 	// if what the Upstream was made of has changed. It is set before first use.
 	Fresh func()
 
-	plan  atomic.Pointer[plan]
-	lanes []*Lane
+	plan   atomic.Pointer[plan]
+	lanes  []*Lane
+	budget budget
 }
 
 // plan is what is in force; it never changes.
@@ -66,6 +67,7 @@ type backend struct {
 // NewUpstream makes an Upstream for all lanes of a proxy.
 func NewUpstream(p Parent, lanes []*Lane) *Upstream {
 	u := &Upstream{lanes: lanes}
+	u.budget.fill(0)
 	u.Update(p)
 	return u
 }

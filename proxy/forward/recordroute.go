@@ -152,7 +152,7 @@ func (f *Forwarder) Pool() metrics.Pool {
 			defer mu.Unlock()
 			c := ln.exchanges.Counts()
 			sum.Idle, sum.Busy, sum.Opened = sum.Idle+c.Idle, sum.Busy+c.Busy, sum.Opened+c.HTTP2
-			sum.Waiting, sum.Exchanges, sum.RetryTokens = sum.Waiting+c.Waiting, sum.Exchanges+c.Open, sum.RetryTokens+c.RetryTokens
+			sum.Waiting, sum.Exchanges = sum.Waiting+c.Waiting, sum.Exchanges+c.Open
 		}) {
 			wg.Done()
 		}

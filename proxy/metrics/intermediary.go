@@ -5,17 +5,17 @@ import "strconv"
 // Balancer is the state of the endpoints of one backend of a destination.
 type Balancer struct {
 	Parent, Backend Service
-	Ready, Pending  int // endpoints that may be chosen, and that may not now
+	Ready, Pending  int     // endpoints that may be chosen, and that may not now
+	RetryTokens     float64 // retries to the Parent that may be made now; alike for all of its backends
 }
 
 // Pool is what the loops of one direction have under way where requests are
 // taken one by one.
 type Pool struct {
 	Direction          Direction
-	Idle, Busy, Opened int     // connections to endpoints: HTTP/1 unused, HTTP/1 in use, HTTP/2
-	Waiting            int     // requests for which no endpoint or no connection is ready
-	Exchanges          int     // requests under way, those that wait among them
-	RetryTokens        float64 // retries that may be made now
+	Idle, Busy, Opened int // connections to endpoints: HTTP/1 unused, HTTP/1 in use, HTTP/2
+	Waiting            int // requests for which no endpoint or no connection is ready
+	Exchanges          int // requests under way, those that wait among them
 }
 
 func (p *page) intermediary() {
@@ -27,7 +27,7 @@ func (p *page) intermediary() {
 	p.pooled = p.add("meshctl_pool_connections", "Connections to endpoints that carry, or may carry, requests.", "direction", "state")
 	p.waiting = p.add("meshctl_waiting_requests", "Requests for which no endpoint, or no connection, is ready.", "direction")
 	p.exchanges = p.add("meshctl_exchanges", "Requests under way where they are taken one by one.", "direction")
-	p.retryTokens = p.add("meshctl_retry_budget", "Retries that may be made now.", "direction")
+	p.retryTokens = p.add("meshctl_retry_budget", "Retries of requests to a destination that may be made now.", serviceLabels()...)
 	p.accessLines = p.add("meshctl_access_log_lines_total", "Lines of the access log; dropped: whoever reads it is too slow.", "result")
 }
 
@@ -56,7 +56,9 @@ func (m *Metrics) RouteBypassed(d Direction, to Service, reason string) {
 
 func (m *Metrics) collectIntermediary(send sender) {
 	if m.cfg.Balancers != nil {
-		collectBalancers(m.page.endpoints, m.cfg.Balancers(), send)
+		all := m.cfg.Balancers()
+		collectBalancers(m.page.endpoints, all, send)
+		collectBudgets(m.page.retryTokens, all, send)
 	}
 	if m.cfg.Pools != nil {
 		for _, p := range m.cfg.Pools() {
@@ -81,7 +83,21 @@ func (p Pool) collect(to *page, send sender) {
 	l = l.sorted()
 	send.gauge(to.waiting, int64(p.Waiting), l)
 	send.gauge(to.exchanges, int64(p.Exchanges), l)
-	send.gauge(to.retryTokens, int64(p.RetryTokens), l)
+}
+
+// collectBudgets shows the least of several destinations that have a Service in
+// common, such as its addresses.
+func collectBudgets(f *family, all []Balancer, send sender) {
+	least := make(map[Service]float64)
+	for _, b := range all {
+		p := b.Parent.clean()
+		if had, ok := least[p]; !ok || b.RetryTokens < had {
+			least[p] = b.RetryTokens
+		}
+	}
+	for p, n := range least {
+		send.gauge(f, int64(n), p.appendTo(nil).sorted())
+	}
 }
 
 // collectBalancers adds up what several destinations have alike, such as the

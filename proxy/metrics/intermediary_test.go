@@ -55,11 +55,15 @@ func TestARouteIsFoldedLikeATarget(t *testing.T) {
 
 func TestBalancersOfOneServiceAreAddedUp(t *testing.T) {
 	m := New(Config{Balancers: func() []Balancer {
-		return []Balancer{{shop, shop, 2, 1}, {shop, shop, 3, 0}} // over IPv4 and over IPv6
+		return []Balancer{{shop, shop, 2, 1, 9}, {shop, shop, 3, 0, 7}} // over IPv4 and over IPv6
 	}})
 	const l = `{authority="web.shop.svc.cluster.local:80",backend_name="web",backend_namespace="shop",backend_port="80",dst_namespace="shop",dst_port="80",dst_service="web",endpoint_state=`
 	want := []string{`outbound_http_balancer_endpoints` + l + `"pending"} 1`, `outbound_http_balancer_endpoints` + l + `"ready"} 5`}
 	if d := cmp.Diff(want, scrape(t, m, "outbound_http_balancer_endpoints")); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	want = []string{`meshctl_retry_budget{authority="web.shop.svc.cluster.local:80",dst_namespace="shop",dst_port="80",dst_service="web"} 7`} // the least
+	if d := cmp.Diff(want, scrape(t, m, "meshctl_retry_budget")); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }

@@ -35,13 +35,14 @@ func (r *Router) upstream(t *discovery.Target) *exchange.Upstream {
 }
 
 // Balanced returns the View that is in force for what goes to t, and the state of
-// the endpoints of each of its backends; nil if nothing has gone there.
-func Balanced(t *discovery.Target) (*discovery.View, []exchange.BackendState) {
+// the endpoints of each of its backends, and how many retries may be made; nil if
+// nothing has gone there.
+func Balanced(t *discovery.Target) (v *discovery.View, backends []exchange.BackendState, retries float64) {
 	m, ok := t.Made.Load().(*made)
 	if !ok {
-		return nil, nil
+		return nil, nil, 0
 	}
-	return m.view.Load(), m.up.State()
+	return m.view.Load(), m.up.State(), m.up.RetryTokens()
 }
 
 // fresh brings the Upstream up to the Target's View.
