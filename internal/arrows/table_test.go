@@ -28,6 +28,7 @@ var floors = map[string]int{
 	"proxy/discovery":         3,
 	"proxy/discovery/cluster": 3,
 	"proxy/discovery/file":    4,
+	"proxy/discovery/table":   4,
 	"proxy/h1":                2,
 	"proxy/h2":                2,
 
@@ -148,6 +149,8 @@ var arrows = []arrow{
 	{"proxy/discovery/cluster", "internal/ports", "the default list"},
 	{"proxy/discovery/file", "proxy/discovery", "objects with their file and line"},
 	{"proxy/discovery/file", "proxy/discovery/cluster", "collects objects for it"},
+	{"proxy/discovery/table", "proxy/discovery", "one table of tests for every Source"},
+	{"proxy/discovery/table", "proxy/message", "requests that the table asks about"},
 	{"proxy/discovery/file", "proxy/route", "copies routes, and has them judged"},
 	{"proxy/discovery/file", "internal/annotation", "annotations of objects, and the pod's own file"},
 	{"internal/annotation", "internal/ports", "lists of ports"},
