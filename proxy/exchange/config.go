@@ -17,6 +17,7 @@ import (
 
 	"github.com/meshctl/meshctl/proxy/h1"
 	"github.com/meshctl/meshctl/proxy/h2"
+	"github.com/meshctl/meshctl/proxy/mesh"
 	"github.com/meshctl/meshctl/proxy/message"
 	"github.com/meshctl/meshctl/proxy/route"
 )
@@ -35,6 +36,8 @@ type Config struct {
 	PoolIdle time.Duration
 	H1       h1.Config
 	H2       h2.Config
+	// Mesh, if set, carries what goes to meshed endpoints by mTLS; nil: nothing is.
+	Mesh *mesh.Mesh
 }
 
 func (c Config) withDefaults() Config {

@@ -82,6 +82,8 @@ type Exchange struct {
 	downShut   bool // and the endpoint
 	upHeld     bool
 	downHeld   bool
+	carried    bool // the request goes as HTTP/2 to another proxy, which makes it HTTP/1 again
+	restored   bool // the same, where it came from
 	spoilt     bool // not to be used again
 }
 
@@ -183,7 +185,7 @@ func (x *Exchange) end(f Failure, aborted bool) {
 		ln.unwait(x)
 	}
 	if was != unrouted {
-		x.from.rec.Responded(Result{Method: x.method, Status: x.status, GRPC: x.respGRPC, GRPCStatus: x.grpcStatus,
+		x.from.Recorder.Responded(Result{Method: x.method, Status: x.status, GRPC: x.respGRPC, GRPCStatus: x.grpcStatus,
 			HasLatency: x.hasLatency, Latency: x.latency, Total: ln.loop.Now() - x.started, Retries: x.tries, Failure: f, Aborted: aborted,
 			Request: &x.req, Route: x.hit.Action, Endpoint: to, BytesIn: x.bytesIn, BytesOut: x.bytesOut, OverBudget: x.overBudget})
 	}

@@ -16,6 +16,7 @@ const (
 	TimedOut                          // a timeout of the route: 504
 	ClientGone                        // nobody is left to answer
 	Broken                            // a panic: no answer
+	Unauthorized                      // a policy: 403
 )
 
 // String is the text of l5d-proxy-error, and a metric label.
@@ -41,6 +42,8 @@ func (f Failure) String() string {
 		return "client went away"
 	case Broken:
 		return "internal error"
+	case Unauthorized:
+		return "unauthorized request"
 	default:
 		return ""
 	}
@@ -52,6 +55,8 @@ func (f Failure) answer() (status, grpc int, fatal bool) {
 	switch f {
 	case NoRoute:
 		return 404, 5, false
+	case Unauthorized:
+		return 403, 7, false
 	case NoBackend:
 		return 500, 13, false
 	case ConnectFailed, UpstreamBroken:

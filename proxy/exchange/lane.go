@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -35,9 +34,11 @@ const (
 type Lane struct {
 	// Dialed, if set, is told of each connection to an endpoint, and returns what
 	// to call when it has ended. Panicked, if set, is told of a panic that ended
-	// one exchange. Both are set before the loop runs.
-	Dialed   func(sock *conn.Socket) (closed func())
+	// one exchange. All are set before the loop runs.
+	Dialed   func(sock *conn.Socket, to Endpoint) (closed func())
 	Panicked func(value any, stack []byte)
+	// Unverified, if set, is told why a handshake with an endpoint failed.
+	Unverified func(to Endpoint, err error)
 
 	loop   *conn.Loop
 	cfg    Config
@@ -82,18 +83,32 @@ func (ln *Lane) random() uint64 { return ln.seed.Uint64() }
 // Open is how many exchanges are under way.
 func (ln *Lane) Open() int { return ln.open }
 
-// Serve returns who takes the requests of one client connection to u. port is
-// the one that the client asked for.
-func (ln *Lane) Serve(u *Upstream, port uint16, rec Recorder) message.Opener {
-	return &opener{lane: ln, upstream: u, port: port, rec: rec}
+// Client is a client connection whose requests are taken one by one.
+type Client struct {
+	Upstream *Upstream // where they go
+	Port     uint16    // that the client asked for
+	Recorder Recorder
+	// Gate, if set, sees each request first.
+	Gate Gate
+	// Mesh: the client is another proxy that has shown its identity, so what it says
+	// of the request's original form is believed.
+	Mesh bool
 }
+
+// Gate stands in front of the requests of one client connection.
+type Gate interface {
+	// Admit may change the head of a request, which is the exchange's own copy. A
+	// Failure other than 0 is the answer.
+	Admit(h *message.Head) Failure
+}
+
+// Serve returns who takes the requests of c.
+func (ln *Lane) Serve(c Client) message.Opener { return &opener{Client: c, lane: ln} }
 
 // opener gives each stream of one client connection its exchange.
 type opener struct {
-	lane     *Lane
-	upstream *Upstream
-	rec      Recorder
-	port     uint16
+	Client
+	lane *Lane
 }
 
 // Open implements message.Opener.
@@ -177,7 +192,7 @@ func (ln *Lane) wake() {
 func (ln *Lane) askAgain() {
 	var last *Upstream
 	for _, x := range ln.queue {
-		if u := x.from.upstream; u != last {
+		if u := x.from.Upstream; u != last {
 			last = u
 			u.fresh() // those that it wakes are woken later, see Wake
 		}
@@ -187,9 +202,9 @@ func (ln *Lane) askAgain() {
 	}
 }
 
-// pool returns the connections to addr.
-func (ln *Lane) pool(addr netip.AddrPort, h2 bool) *pool {
-	k := poolKey{addr, h2}
+// pool returns the connections to an endpoint.
+func (ln *Lane) pool(to Endpoint, h2 bool) *pool {
+	k := poolKey{to, h2}
 	p := ln.pools[k]
 	if p == nil {
 		p = &pool{lane: ln, key: k, socks: map[*h1.Client]*conn.Socket{}}
@@ -204,9 +219,10 @@ func (ln *Lane) pool(addr netip.AddrPort, h2 bool) *pool {
 // Adopt takes over a connection to an endpoint of u that was dialed for a client
 // before it spoke: it serves the next request that goes there. client is what
 // the client turned out to speak, closed is called when the connection has ended.
-func (ln *Lane) Adopt(u *Upstream, addr netip.AddrPort, sock *conn.Socket, client message.Version, closed func()) {
+// The endpoint is not meshed: one that is has to be told first what comes.
+func (ln *Lane) Adopt(u *Upstream, to Endpoint, sock *conn.Socket, client message.Version, closed func()) {
 	version := u.plan.Load().backends[0].speaks(client)
-	ln.pool(addr, version == message.HTTP2).connected(sock, closed)
+	ln.pool(to, version == message.HTTP2).connected(sock, closed)
 }
 
 // sweepPools closes what nobody uses.

@@ -1,9 +1,7 @@
 package exchange
 
 import (
-	"net/netip"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,8 +12,8 @@ import (
 )
 
 type poolKey struct {
-	addr netip.AddrPort
-	h2   bool
+	to Endpoint
+	h2 bool
 }
 
 // maxIdle is how many HTTP/1 connections to one endpoint a lane keeps unused.
@@ -165,70 +163,5 @@ func (p *pool) look() {
 		if s.Vanished(p.lane.vanishedAfter) {
 			_ = unix.Shutdown(s.FD(), unix.SHUT_RDWR) // the client reads the end
 		}
-	}
-}
-
-// dial is one attempt to connect.
-func (p *pool) dial() {
-	p.dialing++
-	d := &dial{pool: p}
-	done, e := p.lane.loop.Dial(&d.sock, p.key.addr, d)
-	switch {
-	case e != 0:
-		d.end(e)
-	case done:
-		d.end(0)
-	default:
-		p.lane.loop.Start(&d.timer, p.lane.cfg.ConnectTimeout, d)
-	}
-}
-
-// dial is an attempt to connect; it holds the socket for as long as the
-// connection lives.
-type dial struct {
-	pool  *pool
-	sock  conn.Socket
-	timer conn.Timer
-}
-
-// Ready finds out whether the connection is up.
-func (d *dial) Ready(*conn.Socket, conn.Events) {
-	if e := d.sock.Connected(); e != unix.EINPROGRESS {
-		d.pool.lane.loop.Cancel(&d.timer)
-		d.end(e)
-	}
-}
-
-// Expired gives up.
-func (d *dial) Expired(*conn.Timer) { d.end(unix.ETIMEDOUT) }
-
-// Panicked passes a panic on: exchanges contain their own.
-func (d *dial) Panicked(v any, _ []byte) { panic(v) }
-
-// end is called once. Of those that wait for HTTP/1 one attempt serves one, so
-// that one fails with it; of HTTP/2, all.
-func (d *dial) end(e syscall.Errno) {
-	p := d.pool
-	p.dialing--
-	if e == 0 {
-		closed := func() {}
-		if p.lane.Dialed != nil {
-			closed = p.lane.Dialed(&d.sock)
-		}
-		p.connected(&d.sock, closed)
-		return
-	}
-	d.sock.Reset()
-	n := len(p.queue)
-	if !p.key.h2 {
-		n = min(n, 1)
-	}
-	failed := slices.Clone(p.queue[:n])
-	p.queue = slices.Delete(p.queue, 0, n)
-	for _, x := range failed {
-		x.pool = nil
-	}
-	for _, x := range failed {
-		x.unconnected(e)
 	}
 }

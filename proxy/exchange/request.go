@@ -3,6 +3,7 @@ package exchange
 import (
 	"bytes"
 
+	"github.com/meshctl/meshctl/proxy/mesh/origproto"
 	"github.com/meshctl/meshctl/proxy/message"
 )
 
@@ -22,17 +23,39 @@ func (x *Exchange) request(h *message.Head, end bool) {
 	}
 	x.grpcStatus = -1
 	x.isGRPC = h.Version == message.HTTP2 && bytes.HasPrefix(h.Get("content-type"), grpcType)
-	x.from.rec.Requested(x.method)
-	x.from.upstream.budget.earn(ln.now())
+	x.from.Recorder.Requested(x.method)
+	x.from.Upstream.budget.earn(ln.now())
+	if !x.admitted() {
+		return
+	}
 	if ln.open > ln.cfg.MaxInFlight {
 		x.fail(LoadShed)
 		return
 	}
-	x.from.upstream.fresh()
-	x.plan = x.from.upstream.plan.Load()
+	x.from.Upstream.fresh()
+	x.plan = x.from.Upstream.plan.Load()
 	if x.routed() {
 		x.choose()
 	}
+}
+
+// admitted restores what another proxy has changed for the way here, and asks the
+// gate; false when the request was answered instead.
+func (x *Exchange) admitted() bool {
+	if x.lane.cfg.Mesh != nil {
+		if x.from.Mesh {
+			x.restored = origproto.Restore(&x.req)
+		} else {
+			origproto.Strip(&x.req) // anybody can write that
+		}
+	}
+	if x.from.Gate != nil {
+		if f := x.from.Gate.Admit(&x.req); f != 0 {
+			x.fail(f)
+			return false
+		}
+	}
+	return true
 }
 
 // routed finds out by which rule, and to which backend, the request goes; false
@@ -47,7 +70,7 @@ func (x *Exchange) routed() bool {
 		x.fail(NoRoute)
 		return false
 	}
-	if status, location := x.hit.Redirect(&x.req, x.from.port); status != 0 {
+	if status, location := x.hit.Redirect(&x.req, x.from.Port); status != 0 {
 		x.redirect(status, location)
 		return false
 	}
@@ -78,7 +101,9 @@ func (x *Exchange) choose() {
 	if len(x.req.Upgrade) > 0 { // no other version can carry it
 		version = x.req.Version
 	}
-	ln.pool(x.endpoint.Value.Addr, version == message.HTTP2).get(x)
+	to := x.endpoint.Value
+	x.carried = ln.cfg.Mesh != nil && !to.Mesh.IsZero() && !to.Opaque && version != message.HTTP2 && origproto.Possible(&x.req)
+	ln.pool(to, version == message.HTTP2 || x.carried).get(x)
 }
 
 // left ends the part that the endpoint has in this exchange.
@@ -118,8 +143,8 @@ func (x *Exchange) noEndpoint() {
 func (x *Exchange) awake() {
 	defer x.contain()
 	x.phase = choosing
-	x.from.upstream.fresh()
-	if plan := x.from.upstream.plan.Load(); plan != x.plan {
+	x.from.Upstream.fresh()
+	if plan := x.from.Upstream.plan.Load(); plan != x.plan {
 		x.plan, x.share = plan, nil
 		if !x.routed() {
 			return
@@ -148,6 +173,13 @@ func (x *Exchange) connected(s message.Stream) {
 		x.edited.CopyFrom(&x.req)
 		x.hit.EditRequest(&x.edited, x.share)
 		h = &x.edited
+	}
+	if x.carried {
+		if h != &x.edited {
+			x.edited.CopyFrom(&x.req)
+			h = &x.edited
+		}
+		origproto.Upgrade(h)
 	}
 	x.arm()
 	whole := x.reqEnd && !x.hasTrail

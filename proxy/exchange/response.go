@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/meshctl/meshctl/proxy/l7"
+	"github.com/meshctl/meshctl/proxy/mesh/origproto"
 	"github.com/meshctl/meshctl/proxy/message"
 )
 
@@ -31,6 +32,18 @@ func (x *Exchange) response(h *message.Head, end bool) {
 		x.edited.CopyFrom(h)
 		x.hit.EditResponse(&x.edited, x.share)
 		h = &x.edited
+	}
+	if x.carried || x.restored {
+		if h != &x.edited {
+			x.edited.CopyFrom(h)
+			h = &x.edited
+		}
+		if x.carried {
+			origproto.Unmark(h)
+		}
+		if x.restored {
+			origproto.Mark(h)
+		}
 	}
 	x.headSent = true
 	x.keeps = false // it will not be sent again

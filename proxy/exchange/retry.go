@@ -114,7 +114,7 @@ func (x *Exchange) repeat(least time.Duration) bool {
 	if !x.canRepeat() {
 		return false
 	}
-	if !x.from.upstream.budget.spend(x.lane.now()) {
+	if !x.from.Upstream.budget.spend(x.lane.now()) {
 		x.overBudget = true
 		return false
 	}

@@ -7,12 +7,20 @@ import (
 	"time"
 
 	"github.com/meshctl/meshctl/proxy/balance"
+	"github.com/meshctl/meshctl/proxy/mesh"
 	"github.com/meshctl/meshctl/proxy/message"
 	"github.com/meshctl/meshctl/proxy/route"
 )
 
 // Endpoint is where a connection can go.
-type Endpoint struct{ Addr netip.AddrPort }
+type Endpoint struct {
+	Addr netip.AddrPort // of the application
+	Mesh mesh.Endpoint  // how it is reached by mTLS; zero: it is not meshed
+	// Opaque says that the receiver takes its port for opaque: it is not told what
+	// the bytes are, and they are what the client speaks.
+	Opaque bool
+	NoTLS  string // why it is not meshed, for metrics; "": not said
+}
 
 // Parent is what a destination is made of: what NewUpstream and Update are told.
 type Parent struct {
@@ -149,19 +157,22 @@ type Connection struct {
 // Pick chooses the endpoint of an opaque connection that ln is to open; false
 // when there is none. Up, or Failed, is called when that has ended, and Closed
 // at its end; GivenUp instead of either when nobody waits any more.
-func (u *Upstream) Pick(ln *Lane) (c Connection, addr netip.AddrPort, ok bool) {
+func (u *Upstream) Pick(ln *Lane) (c Connection, to Endpoint, ok bool) {
 	u.fresh()
 	b := u.plan.Load().backends[0]
 	e := b.balancer.Pick(ln.now(), ln.random())
 	if e == nil { // none is ready: trying one beats refusing
 		all := b.balancer.Endpoints()
 		if len(all) == 0 {
-			return c, addr, false
+			return c, to, false
 		}
 		e = all[ln.random()%uint64(len(all))]
 	}
-	return Connection{backend: b, endpoint: e, flight: e.Start(ln.now()), trial: b.try(e)}, e.Value.Addr, true
+	return Connection{backend: b, endpoint: e, flight: e.Start(ln.now()), trial: b.try(e)}, e.Value, true
 }
+
+// Endpoint is where the connection goes.
+func (c *Connection) Endpoint() Endpoint { return c.endpoint.Value }
 
 // Up says that the connection is established: it is load until Closed.
 func (c *Connection) Up(ln *Lane) {
@@ -187,6 +198,14 @@ func (c *Connection) Failed(ln *Lane) {
 
 // Closed ends what Up began.
 func (c *Connection) Closed() { c.endpoint.Closed() }
+
+// First is one of the destination's own endpoints; zero: there is none.
+func (u *Upstream) First() (e Endpoint) {
+	if all := u.plan.Load().backends[0].balancer.Endpoints(); len(all) > 0 {
+		e = all[0].Value
+	}
+	return e
+}
 
 // Endpoints is how many endpoints the destination's own backend has.
 func (u *Upstream) Endpoints() int { return len(u.plan.Load().backends[0].balancer.Endpoints()) }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/meshctl/meshctl/proxy/accesslog"
 	"github.com/meshctl/meshctl/proxy/exchange"
+	"github.com/meshctl/meshctl/proxy/mesh"
 )
 
 // Config holds the times and limits of a Forwarder.
@@ -31,6 +32,11 @@ type Config struct {
 	FixedTarget netip.AddrPort
 	// Exchange is of HTTP connections whose requests are taken one by one.
 	Exchange exchange.Config
+	// Mesh, if set, makes and takes mTLS connections.
+	Mesh *mesh.Mesh
+	// LeaveTLS: an application's own TLS goes to meshed endpoints as it is, not once
+	// more inside of ours.
+	LeaveTLS bool
 	// AccessLog gets a line for each exchange and each connection; nil: none.
 	AccessLog *accesslog.Log
 }

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"errors"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,9 @@ import (
 // Forwarder holds. One may make it hold detect.MaxHead, and MaxDetecting of them
 // must not take the memory of everybody: beyond this the rest is opaque.
 const heldMost = 16 << 20
+
+// errTooSlow ends a handshake, or the wait for a transport header.
+var errTooSlow = errors.New("the client has not finished in the time for detection")
 
 // readHead reads the client's first bytes until they say what it speaks.
 func (fl *flow) readHead() {
@@ -37,13 +41,7 @@ func (fl *flow) readHead() {
 			fl.head = append(fl.head, b...)
 			b = fl.head
 		}
-		if r := detect.Sniff(b); !r.More {
-			fl.decide(r, b)
-			return
-		}
-		fl.hold(b)
-		if fl.crowded() {
-			fl.decide(detect.Result{Kind: protocol.Opaque, Reason: detect.ReasonCrowded}, fl.head)
+		if !fl.sniff(b) {
 			return
 		}
 		if n < len(buf) && fl.src.Drained() {
@@ -51,6 +49,25 @@ func (fl *flow) readHead() {
 			return
 		}
 	}
+}
+
+// sniff looks at what the client has sent so far, and reports whether more is
+// needed.
+func (fl *flow) sniff(b []byte) bool {
+	switch r := detect.Sniff(b); {
+	case !r.More && fl.ours(r):
+		fl.secure(b)
+		return false
+	case !r.More:
+		fl.decide(r, b)
+		return false
+	}
+	fl.hold(b)
+	if fl.crowded() {
+		fl.decide(detect.Result{Kind: protocol.Opaque, Reason: detect.ReasonCrowded}, fl.head)
+		return false
+	}
+	return true
 }
 
 // hold keeps b, which may lie in the loop's scratch buffer.
@@ -95,7 +112,7 @@ func (fl *flow) waitForClient() {
 	if fl.declared || fl.head != nil || !fl.route.Early || f.cfg.EarlyDialAfter <= 0 {
 		return
 	}
-	if f.memory.Has(fl.route.Target, time.Now()) {
+	if fl.hasten || f.memory.Has(fl.route.Target, time.Now()) {
 		fl.dialEarly()
 		return
 	}
@@ -127,8 +144,13 @@ func (fl *flow) clientEnded() {
 	fl.over(l4.Client, 0)
 }
 
-// detectTimeout fails open: whatever this is, it is relayed as TCP.
+// detectTimeout fails open: whatever this is, it is relayed as TCP. But who has
+// begun to show an identity has to go on.
 func (fl *flow) detectTimeout() {
+	if fl.phase == securing || fl.phase == directed {
+		fl.insecure("tls handshake", errTooSlow)
+		return
+	}
 	if !fl.declared {
 		fl.logTimeout()
 	}
@@ -181,6 +203,9 @@ func (fl *flow) decide(r detect.Result, b []byte) {
 		r = declared(r)
 	}
 	fl.kind, fl.reason, fl.sni, fl.alpn = r.Kind, r.Reason, r.SNI, r.ALPN
+	if fl.srcTCP == nil {
+		fl.countClient()
+	}
 	fl.lane.loop.Cancel(&fl.deadline)
 	if fl.link == unlinked {
 		fl.lane.loop.Cancel(&fl.dialTimer)

@@ -2,13 +2,18 @@ package forward
 
 import (
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/meshctl/meshctl/proxy/conn"
 	"github.com/meshctl/meshctl/proxy/detect"
+	"github.com/meshctl/meshctl/proxy/exchange"
 	"github.com/meshctl/meshctl/proxy/l4"
+	"github.com/meshctl/meshctl/proxy/mesh"
+	"github.com/meshctl/meshctl/proxy/mesh/header"
 	"github.com/meshctl/meshctl/proxy/metrics"
+	"github.com/meshctl/meshctl/proxy/protocol"
 )
 
 // know goes on once the protocol is known: relay over the link that is there,
@@ -45,12 +50,16 @@ func (fl *flow) dial() syscall.Errno {
 		fl.link = failed
 		return unix.EHOSTUNREACH
 	}
-	done, e := loop.Dial(&fl.dst, fl.to, fl)
+	to := fl.to
+	if fl.secures() {
+		to = fl.place.Endpoint().Mesh.Addr(to)
+	}
+	done, e := loop.Dial(&fl.dst, to, fl)
 	switch {
 	case e != 0:
 		fl.link = failed
 	case done:
-		fl.nowLinked()
+		fl.nowUp()
 	default:
 		fl.link = dialing
 		loop.Start(&fl.dialTimer, fl.lane.forwarder.cfg.ConnectTimeout, fl)
@@ -67,11 +76,53 @@ func (fl *flow) dialEarly() {
 	}
 }
 
+// secures reports whether the connection to the endpoint is mTLS.
+func (fl *flow) secures() bool {
+	f := fl.lane.forwarder
+	return f.cfg.Mesh != nil && fl.hasPlace && !fl.place.Endpoint().Mesh.IsZero() &&
+		!(f.cfg.LeaveTLS && fl.kind == protocol.TLS)
+}
+
+// handshakeTimeout is how long an endpoint may take for a TLS handshake.
+const handshakeTimeout = 5 * time.Second
+
+// nowUp goes on with a TCP connection that is established.
+func (fl *flow) nowUp() {
+	if !fl.secures() {
+		fl.nowLinked()
+		return
+	}
+	f := fl.lane.forwarder
+	fl.link = shaking
+	fl.lane.loop.Start(&fl.dialTimer, handshakeTimeout, fl)
+	// The receiver finds out what this is where that is not known here either.
+	h := header.Header{Port: fl.to.Port(), Detect: fl.early}
+	fl.shake[l4.Server] = f.cfg.Mesh.Client(&fl.dst, fl.to, fl.place.Endpoint().Mesh, h, fl, fl.shaken)
+}
+
+// shaken ends the handshake with the endpoint.
+func (fl *flow) shaken(_ *mesh.Session, err error) {
+	fl.shake[l4.Server] = nil
+	if err != nil {
+		fl.lane.forwarder.unverified(fl.lane)(fl.place.Endpoint(), err)
+		fl.dst.Close() // with a FIN: an alert may be under way
+		fl.dialFailed(unix.EPROTO)
+		return
+	}
+	fl.dst.Handle(fl)
+	fl.nowLinked()
+	if fl.phase == connecting {
+		fl.startRelay(fl.head)
+		return
+	}
+	fl.serverReady(conn.Readable) // TLS may hold bytes that make no event any more
+}
+
 func (fl *flow) nowLinked() {
 	f := fl.lane.forwarder
 	fl.link = linked
 	fl.lane.loop.Cancel(&fl.dialTimer)
-	fl.dstTCP = f.metrics.TCP(f.direction, metrics.Dst, fl.destination(), tlsLabels(f.direction))
+	fl.dstTCP = f.metrics.TCP(f.direction, metrics.Dst, fl.destination(), fl.serverTLS())
 	fl.dstTCP.Open()
 	fl.placed = true
 	if fl.hasPlace {
@@ -86,7 +137,10 @@ func (fl *flow) takePlace() (ok bool) {
 	if fl.route.Up == nil {
 		return true
 	}
-	fl.place, fl.to, fl.hasPlace = fl.route.Up.Pick(fl.lane.exchanges)
+	var to exchange.Endpoint
+	if fl.place, to, fl.hasPlace = fl.route.Up.Pick(fl.lane.exchanges); fl.hasPlace {
+		fl.to = to.Addr
+	}
 	return fl.hasPlace
 }
 
@@ -107,7 +161,7 @@ func (fl *flow) serverReady(ev conn.Events) {
 	if fl.link == dialing {
 		switch e := fl.dst.Connected(); e {
 		case 0:
-			fl.nowLinked()
+			fl.nowUp()
 		case unix.EINPROGRESS:
 			return
 		default:
@@ -115,7 +169,7 @@ func (fl *flow) serverReady(ev conn.Events) {
 			fl.dialFailed(e)
 			return
 		}
-		if fl.phase == connecting {
+		if fl.phase == connecting && fl.link == linked {
 			fl.startRelay(fl.head)
 			return
 		}

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 	"runtime/debug"
@@ -14,6 +15,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/exchange"
 	"github.com/meshctl/meshctl/proxy/l4"
 	"github.com/meshctl/meshctl/proxy/l7"
+	"github.com/meshctl/meshctl/proxy/mesh"
 	"github.com/meshctl/meshctl/proxy/metrics"
 	"github.com/meshctl/meshctl/proxy/protocol"
 )
@@ -21,12 +23,15 @@ import (
 // phase is where a connection is on its way:
 //
 //	begin -> detecting -> connecting -> relaying -> over
-//	     \           \______ mediating __________/
-//	      \_ declared _____/^
+//	     \   ^      \ \______ mediating __________/
+//	      \  |       \_ declared ____/^
+//	       securing -> directed -> (any of them)
 type phase uint8
 
 const (
 	detecting  phase = iota // the protocol is not known; the target may be dialed already
+	securing                // the TLS handshake of a client that is another proxy
+	directed                // its transport header is read
 	connecting              // known; waiting for the target
 	relaying
 	mediating // requests go their own ways: see server
@@ -39,6 +44,7 @@ type link uint8
 const (
 	unlinked link = iota
 	dialing
+	shaking // hands with an endpoint, by mTLS
 	linked
 	failed // an early attempt failed; it is repeated when the protocol is known
 )
@@ -71,6 +77,8 @@ type flow struct {
 	seen       [2]uint64           // of src.Bytes, counted
 	to         netip.AddrPort      // what is dialed
 	place      exchange.Connection // of an opaque connection, among the endpoints
+	shake      [2]*mesh.Handshake  // by side; nil: none is under way
+	peer       *mesh.Peer          // the client, which has begun TLS with us; nil: it has not
 	hasPlace   bool
 	placed     bool // counted as load there
 	fd         int  // of the client; -1 once src has it
@@ -85,6 +93,8 @@ type flow struct {
 	keepalive  bool // set on dst
 	draining   bool // the server was told
 	declared   bool // HTTP of either version
+	direct     bool // the client connected to the proxy itself: a transport header says where to
+	hasten     bool // the client's proxy has waited already: dial at once
 }
 
 // begin resolves, then dials or reads.
@@ -94,15 +104,21 @@ func (fl *flow) begin() {
 	fl.started = ln.loop.Now()
 	fl.last, fl.looked = fl.started, fl.started
 	dst, err := f.origin(fl.fd, fl.client)
-	if err == nil {
+	switch {
+	case errors.Is(err, conn.ErrNotRedirected) && f.takesDirect():
+		fl.direct, fl.route.Target, err = true, dst, nil
+	case errors.Is(err, conn.ErrNotRedirected):
+		err = &Refusal{Reason: reasonNotRedirected}
+	case err == nil:
 		fl.route, err = f.router.Route(fl.client, dst)
 	}
 	if err != nil {
 		fl.refuse(dst, err)
 		return
 	}
-	fl.srcTCP = f.metrics.TCP(f.direction, metrics.Src, fl.destination(), tlsLabels(f.direction))
-	fl.srcTCP.Open()
+	if !f.takesDirect() { // else TLS decides how it is counted
+		fl.countClient()
+	}
 	ln.add(fl)
 	fl.counted = true
 	if err := ln.loop.Attach(&fl.src, fl.fd, fl); err != nil {
@@ -110,6 +126,15 @@ func (fl *flow) begin() {
 		return
 	}
 	fl.fd = -1
+	if fl.direct {
+		fl.secure(nil)
+		return
+	}
+	fl.serve()
+}
+
+// serve begins to serve the client where the route is known.
+func (fl *flow) serve() {
 	if fl.route.Kind == protocol.HTTP1 && fl.route.mediates() {
 		fl.declared = true // but the client may speak HTTP/2
 		fl.recordDeclared()
@@ -118,6 +143,9 @@ func (fl *flow) begin() {
 	}
 	if fl.route.Kind != protocol.Unknown {
 		fl.kind, fl.reason = fl.route.Kind, detect.ReasonDeclared
+		if fl.srcTCP == nil {
+			fl.countClient()
+		}
 		fl.recordDeclared()
 		fl.know(nil)
 		return
@@ -136,6 +164,8 @@ func (fl *flow) Ready(s *conn.Socket, ev conn.Events) {
 		fl.serverReady(ev)
 	case fl.phase == detecting && ev.Has(conn.Readable):
 		fl.readHead()
+	case fl.phase == directed && ev.Has(conn.Readable):
+		fl.readHeader()
 	case fl.phase == connecting && ev.Has(conn.Failed):
 		fl.end(l4.Client, unix.ECONNRESET) // nobody is left to connect for
 	}
@@ -153,7 +183,8 @@ func (fl *flow) Expired(t *conn.Timer) {
 		fl.relay.Expired()
 	case fl.link == unlinked:
 		fl.dialEarly()
-	case fl.link == dialing:
+	case fl.link == dialing, fl.link == shaking:
+		fl.shake[l4.Server].GiveUp()
 		fl.dst.Reset()
 		fl.dialFailed(unix.ETIMEDOUT)
 	}
@@ -201,6 +232,8 @@ func (fl *flow) over(from l4.Side, err syscall.Errno) {
 		return
 	}
 	fl.phase = over
+	fl.shake[l4.Client].GiveUp()
+	fl.shake[l4.Server].GiveUp()
 	fl.letGo()
 	loop := fl.lane.loop
 	loop.Cancel(&fl.deadline)

@@ -6,7 +6,6 @@
 package forward
 
 import (
-	"errors"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -52,7 +51,7 @@ func New(cfg Config, d metrics.Direction, router Router, m *metrics.Metrics, log
 		if cfg.AccessLog != nil {
 			ln.access.lines = cfg.AccessLog.Lane()
 		}
-		x.Dialed, x.Panicked = f.dialed(ln), ln.exchangePanicked
+		x.Dialed, x.Panicked, x.Unverified = f.dialed(ln), ln.exchangePanicked, f.unverified(ln)
 		f.lanes[ln.loop] = ln
 		f.exchanges = append(f.exchanges, x)
 	}
@@ -81,11 +80,7 @@ func (f *Forwarder) origin(fd int, client netip.AddrPort) (netip.AddrPort, error
 	if f.cfg.FixedTarget.IsValid() {
 		return f.cfg.FixedTarget, nil
 	}
-	dst, err := conn.OriginalDst(fd, client.Addr())
-	if errors.Is(err, conn.ErrNotRedirected) {
-		return dst, &Refusal{Reason: reasonNotRedirected}
-	}
-	return dst, err
+	return conn.OriginalDst(fd, client.Addr())
 }
 
 // Open is the number of connections being served.

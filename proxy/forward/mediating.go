@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshctl/meshctl/proxy/conn"
+	"github.com/meshctl/meshctl/proxy/exchange"
 	"github.com/meshctl/meshctl/proxy/h1"
 	"github.com/meshctl/meshctl/proxy/h2"
 	"github.com/meshctl/meshctl/proxy/l4"
@@ -35,9 +36,13 @@ func (fl *flow) mediate(b []byte) {
 	ln, f := fl.lane, fl.lane.forwarder
 	fl.phase = mediating
 	fl.seen[0], fl.seen[1] = fl.src.Bytes() // counted already
-	fl.http = f.metrics.HTTP(f.direction, fl.destination(), tlsLabels(f.direction))
+	fl.http = f.metrics.HTTP(f.direction, fl.destination(), fl.tlsLabels())
 	fl.giveLink()
-	open := ln.exchanges.Serve(fl.route.Up, fl.route.Target.Port(), fl)
+	client := exchange.Client{Upstream: fl.route.Up, Port: fl.route.Target.Port(), Recorder: fl, Mesh: fl.peer != nil}
+	if f.cfg.Mesh != nil {
+		client.Gate = fl
+	}
+	open := ln.exchanges.Serve(client)
 	if fl.kind == protocol.HTTP2 {
 		fl.server = h2.NewServer(ln.loop, &fl.src, f.cfg.Exchange.H2, open, fl.served)
 	} else {
@@ -51,17 +56,23 @@ func (fl *flow) mediate(b []byte) {
 // requests to its endpoint. One that is not up yet is of no use.
 func (fl *flow) giveLink() {
 	ln := fl.lane
-	if fl.link == linked {
+	if fl.link == linked && !fl.secures() { // a meshed endpoint has been told that anything may come
 		count := fl.dstTCP
 		started := ln.loop.Now()
 		fl.dstTCP = nil
+		to := fl.place.Endpoint()
 		fl.leavePlace() // its requests are the load from now on
 		version := message.HTTP11
 		if fl.kind == protocol.HTTP2 {
 			version = message.HTTP2
 		}
-		ln.exchanges.Adopt(fl.route.Up, fl.to, &fl.dst, version, closed(count, &fl.dst, started))
+		ln.exchanges.Adopt(fl.route.Up, to, &fl.dst, version, closed(count, &fl.dst, started))
 		return
+	}
+	fl.shake[l4.Server].GiveUp()
+	if fl.dstTCP != nil {
+		fl.dstTCP.Close("", ln.loop.Now()-fl.started)
+		fl.dstTCP = nil
 	}
 	fl.leavePlace()
 	ln.loop.Cancel(&fl.dialTimer)
@@ -110,14 +121,14 @@ func (fl *flow) countServed() {
 }
 
 // dialed counts the connections that exchanges open to their endpoints.
-func (f *Forwarder) dialed(ln *lane) func(sock *conn.Socket) (closed func()) {
-	return func(sock *conn.Socket) func() {
+func (f *Forwarder) dialed(ln *lane) func(sock *conn.Socket, to exchange.Endpoint) (closed func()) {
+	return func(sock *conn.Socket, end exchange.Endpoint) func() {
 		to, err := conn.PeerAddr(sock.FD())
 		if err != nil {
 			return func() {}
 		}
 		conn.Keepalive(sock.FD())
-		count := f.metrics.TCP(f.direction, metrics.Dst, metrics.Destination{Addr: to}, tlsLabels(f.direction))
+		count := f.metrics.TCP(f.direction, metrics.Dst, metrics.Destination{Addr: to}, f.serverTLS(end))
 		count.Open()
 		return closed(count, sock, ln.loop.Now())
 	}

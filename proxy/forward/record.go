@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshctl/meshctl/proxy/detect"
+	"github.com/meshctl/meshctl/proxy/exchange"
 	"github.com/meshctl/meshctl/proxy/l4"
 	"github.com/meshctl/meshctl/proxy/l7"
 	"github.com/meshctl/meshctl/proxy/metrics"
@@ -27,6 +28,55 @@ func tlsLabels(d metrics.Direction) metrics.TLSLabels {
 		return metrics.TLSLabels{TLS: "no_identity", NoTLSReason: "no_tls_from_remote"}
 	}
 	return metrics.TLSLabels{TLS: "no_identity", NoTLSReason: "not_provided_by_service_discovery"}
+}
+
+// serverTLS is what metrics say of TLS with an endpoint.
+func (f *Forwarder) serverTLS(to exchange.Endpoint) metrics.TLSLabels {
+	switch {
+	case f.cfg.Mesh == nil && !to.Mesh.IsZero():
+		return metrics.TLSLabels{TLS: "disabled"}
+	case !to.Mesh.IsZero():
+		return metrics.TLSLabels{TLS: "true", ServerID: to.Mesh.ID}
+	case f.direction == metrics.Inbound:
+		return metrics.TLSLabels{TLS: "no_identity", NoTLSReason: "loopback"}
+	}
+	l := tlsLabels(f.direction)
+	if to.NoTLS != "" {
+		l.NoTLSReason = to.NoTLS
+	}
+	return l
+}
+
+// serverTLS is that of the connection's own endpoint.
+func (fl *flow) serverTLS() metrics.TLSLabels {
+	f := fl.lane.forwarder
+	if !fl.hasPlace {
+		return tlsLabels(f.direction)
+	}
+	return f.serverTLS(fl.place.Endpoint())
+}
+
+// tlsLabels are those of requests: inbound the client's, outbound those of the
+// endpoints, which are all of one identity as a rule.
+func (fl *flow) tlsLabels() metrics.TLSLabels {
+	switch f := fl.lane.forwarder; {
+	case f.direction == metrics.Inbound:
+		return fl.clientTLS()
+	case fl.route.Up != nil:
+		return f.serverTLS(fl.route.Up.First())
+	default:
+		return tlsLabels(f.direction)
+	}
+}
+
+// unverified records that an endpoint is not who it has to be, or that this proxy
+// has no identity to show.
+func (f *Forwarder) unverified(ln *lane) func(to exchange.Endpoint, err error) {
+	return func(to exchange.Endpoint, err error) {
+		f.metrics.TCPError(f.direction, "tls handshake")
+		ln.log(slog.LevelWarn, "tls handshake with the endpoint failed: not connected, and never without", slog.Any("endpoint", to.Addr),
+			slog.String("server_id", to.Mesh.ID), slog.Any("err", err))
+	}
 }
 
 // refuse resets a connection that has no business here.

@@ -40,7 +40,7 @@ func (fl *flow) startRelay(b []byte) {
 func (fl *flow) observe() {
 	f := fl.lane.forwarder
 	if fl.observer = f.observer(fl.kind, fl); fl.observer != nil {
-		fl.http = f.metrics.HTTP(f.direction, fl.destination(), tlsLabels(f.direction))
+		fl.http = f.metrics.HTTP(f.direction, fl.destination(), fl.tlsLabels())
 	}
 }
 
@@ -113,7 +113,9 @@ func (fl *flow) countRead(from l4.Side, n int) {
 	fl.bytes[from] += uint64(n)
 	fl.last = fl.lane.loop.Now()
 	if from == l4.Client {
-		fl.srcTCP.Read(n)
+		if fl.srcTCP != nil { // else counted once it is known how
+			fl.srcTCP.Read(n)
+		}
 	} else {
 		fl.dstTCP.Read(n)
 	}
