@@ -206,7 +206,16 @@ func (ln *Lane) pool(addr netip.AddrPort, h2 bool) *pool {
 // the client turned out to speak, closed is called when the connection has ended.
 func (ln *Lane) Adopt(u *Upstream, addr netip.AddrPort, sock *conn.Socket, client message.Version, closed func()) {
 	version := u.plan.Load().backends[0].speaks(client)
-	ln.pool(addr, version == message.HTTP2).connected(sock, closed)
+	p := ln.pool(addr, version == message.HTTP2)
+	p.usedBy(u.plan.Load().backends[0].at(addr))
+	p.connected(sock, closed)
+}
+
+// retire closes connections to endpoints that no backend has any more.
+func (ln *Lane) retire() {
+	for _, p := range ln.pools {
+		p.retire()
+	}
 }
 
 // sweepPools closes what nobody uses.
