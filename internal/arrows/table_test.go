@@ -32,6 +32,9 @@ var floors = map[string]int{
 	"proxy/h1":                2,
 	"proxy/h2":                2,
 
+	"proxy/identity":           1,
+	"proxy/identity/authority": 1,
+
 	"redirect":       3,
 	"rules":          2,
 	"rules/nftables": 2,
@@ -191,7 +194,8 @@ var libraries = []library{
 	{"k8s.io/", []string{"proxy/discovery"}, "Kubernetes is one source of targets, not a habit"},
 	{"sigs.k8s.io/", []string{"proxy/discovery"}, "Kubernetes is one source of targets, not a habit"},
 	{"go.yaml.in/yaml", []string{"proxy/discovery/file"}, "lines of fields"},
-	{"github.com/fsnotify/fsnotify", []string{"proxy/discovery/file"}, "one place follows files"},
+	{"github.com/fsnotify/fsnotify", []string{"proxy/discovery/file", "proxy/identity"}, "files that are followed: of resources, of the identity"},
+	{"github.com/spiffe/", []string{"proxy/identity"}, "SPIFFE IDs and the Workload API are the identity's"},
 	{"google.golang.org/grpc", []string{"proxy/identity", "proxy/discovery", "integration/servers"}, "gRPC is observed, not spoken, on the data path"},
 	{"github.com/spf13/cobra", []string{"cmd/meshctl"}, "flags and help are the command line's"},
 	{"github.com/spf13/pflag", []string{"cmd/meshctl"}, "flags and help are the command line's"},
