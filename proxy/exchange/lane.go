@@ -222,7 +222,16 @@ func (ln *Lane) pool(to Endpoint, h2 bool) *pool {
 // The endpoint is not meshed: one that is has to be told first what comes.
 func (ln *Lane) Adopt(u *Upstream, to Endpoint, sock *conn.Socket, client message.Version, closed func()) {
 	version := u.plan.Load().backends[0].speaks(client)
-	ln.pool(to, version == message.HTTP2).connected(sock, closed)
+	p := ln.pool(to, version == message.HTTP2)
+	p.usedBy(u.plan.Load().backends[0].at(to))
+	p.connected(sock, closed)
+}
+
+// retire closes connections to endpoints that no backend has any more.
+func (ln *Lane) retire() {
+	for _, p := range ln.pools {
+		p.retire()
+	}
 }
 
 // sweepPools closes what nobody uses.

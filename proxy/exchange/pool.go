@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/meshctl/meshctl/proxy/balance"
 	"github.com/meshctl/meshctl/proxy/conn"
 	"github.com/meshctl/meshctl/proxy/h1"
 	"github.com/meshctl/meshctl/proxy/h2"
@@ -28,6 +29,10 @@ type pool struct {
 	socks   map[*h1.Client]*conn.Socket // HTTP/1 connections, idle or not, that have not ended
 	dialing int                         // attempts under way
 	queue   []*Exchange                 // waiting for a connection
+	// users are the endpoints that have sent something here and have not left. An
+	// address may be an endpoint of several backends.
+	users []*balance.Endpoint[Endpoint]
+	left  bool // all of them: connections close after what is under way
 }
 
 type idleConn struct {
@@ -38,6 +43,7 @@ type idleConn struct {
 // get gives x a stream, now or when there is one: x.connected, or
 // x.unconnected, is called.
 func (p *pool) get(x *Exchange) {
+	p.usedBy(x.endpoint)
 	if p.serve(x) {
 		return
 	}
@@ -117,11 +123,47 @@ func (p *pool) connected(sock *conn.Socket, closed func()) {
 		p.idle = append(p.idle, idleConn{c, loop.Now()})
 	}
 	p.feed()
+	if p.left { // while it was dialed
+		p.closeIdle()
+	}
+}
+
+// usedBy notes an endpoint that the connections serve; nil: one that has left.
+func (p *pool) usedBy(e *balance.Endpoint[Endpoint]) {
+	switch {
+	case e == nil || e.Removed():
+		p.left = p.left || len(p.users) == 0
+	case !slices.Contains(p.users, e):
+		p.users, p.left = append(p.users, e), false
+	}
+}
+
+// retire ends what nobody is going to use, once the last of its users has left.
+func (p *pool) retire() {
+	p.users = slices.DeleteFunc(p.users, (*balance.Endpoint[Endpoint]).Removed)
+	if len(p.users) == 0 {
+		p.left = true
+		p.closeIdle()
+	}
+}
+
+// closeIdle closes idle connections, and has busy ones close after what is under
+// way on them.
+func (p *pool) closeIdle() {
+	for len(p.idle) > 0 {
+		n := len(p.idle) - 1
+		c := p.idle[n].client
+		p.idle = p.idle[:n]
+		c.Close() // and gone1 is told
+	}
+	for _, c := range slices.Clone(p.live) {
+		c.Drain()
+	}
 }
 
 // rested takes an HTTP/1 connection back that can carry another exchange.
 func (p *pool) rested(c *h1.Client) {
-	if len(p.idle) >= maxIdle {
+	if len(p.idle) >= maxIdle || p.left && len(p.queue) == 0 {
 		c.Close()
 		return
 	}

@@ -86,12 +86,16 @@ func (x *Exchange) routed() bool {
 func (x *Exchange) choose() {
 	ln := x.lane
 	now := ln.now()
-	b := x.backend
-	x.endpoint = b.balancer.Pick(now, ln.random())
+	x.endpoint = x.backend.balancer.Pick(now, ln.random())
 	if x.endpoint == nil {
+		if x.from.Upstream.plan.Load() != x.plan { // the backend has left with its endpoints
+			x.again()
+			return
+		}
 		x.noEndpoint()
 		return
 	}
+	b := x.backend
 	x.phase = linking
 	x.trial, x.judged = b.try(x.endpoint), false
 	x.flight = x.endpoint.Start(now)
@@ -143,6 +147,11 @@ func (x *Exchange) noEndpoint() {
 func (x *Exchange) awake() {
 	defer x.contain()
 	x.phase = choosing
+	x.again()
+}
+
+// again chooses by what is in force by now.
+func (x *Exchange) again() {
 	x.from.Upstream.fresh()
 	if plan := x.from.Upstream.plan.Load(); plan != x.plan {
 		x.plan, x.share = plan, nil

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,30 +83,56 @@ func NewUpstream(p Parent, lanes []*Lane) *Upstream {
 
 // Update makes p what is in force for requests that come from now on. Backends
 // of the same name keep the estimates and the connections of endpoints that
-// stay; endpoints that left finish what is under way on them.
+// stay, and two of one name are one. Endpoints that left finish what is under way
+// on them; their connections are closed then, idle ones at once.
 func (u *Upstream) Update(p Parent) {
 	old := u.plan.Load()
 	next := &plan{table: p.Table}
 	for _, m := range p.Backends {
-		b := old.named(m.Name)
-		if b == nil || b.version != m.Version || b.breaker != m.Breaker || b.penalty != m.Penalty {
-			b = &backend{name: m.Name, version: m.Version, breaker: m.Breaker, penalty: m.Penalty,
-				health: map[*balance.Endpoint[Endpoint]]*health{}}
-			b.balancer = balance.New[Endpoint](balance.Config{Changed: u.changed})
+		b := next.find(m)
+		if b == nil {
+			if b = old.find(m); b == nil {
+				b = u.newBackend(m)
+			}
+			if len(m.Endpoints) > 0 && len(b.balancer.Endpoints()) == 0 {
+				b.starved.Store(0) // the wait for those that are new is a new one
+			}
+			b.balancer.Update(m.Endpoints)
 		}
-		b.balancer.Update(m.Endpoints)
 		next.backends = append(next.backends, b)
 	}
 	u.plan.Store(next)
+	if old != nil {
+		u.retire(old, next)
+	}
 	u.changed() // who woke up for the endpoints may have looked too early
 }
 
-func (p *plan) named(name string) *backend {
+func (u *Upstream) newBackend(m Members) *backend {
+	return &backend{name: m.Name, version: m.Version, breaker: m.Breaker, penalty: m.Penalty,
+		health:   map[*balance.Endpoint[Endpoint]]*health{},
+		balancer: balance.New[Endpoint](balance.Config{Changed: u.changed})}
+}
+
+// retire has the lanes let go of connections to endpoints that left.
+func (u *Upstream) retire(old, next *plan) {
+	for _, b := range old.backends {
+		if !slices.Contains(next.backends, b) {
+			b.balancer.Update(nil)
+		}
+	}
+	for _, ln := range u.lanes {
+		ln.loop.Post(ln.retire)
+	}
+}
+
+// find returns the backend that m is, apart from its endpoints; nil: none is.
+func (p *plan) find(m Members) *backend {
 	if p == nil {
 		return nil
 	}
 	for _, b := range p.backends {
-		if b.name == name {
+		if b.name == m.Name && b.version == m.Version && b.breaker == m.Breaker && b.penalty == m.Penalty {
 			return b
 		}
 	}
@@ -118,6 +145,16 @@ func (b *backend) speaks(client message.Version) message.Version {
 		return b.version
 	}
 	return client
+}
+
+// at is the endpoint of that address; nil: none is.
+func (b *backend) at(to Endpoint) *balance.Endpoint[Endpoint] {
+	for _, e := range b.balancer.Endpoints() {
+		if e.Value == to {
+			return e
+		}
+	}
+	return nil
 }
 
 // starvedFor notes that there is no endpoint to be had, and returns how much is

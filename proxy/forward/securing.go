@@ -98,7 +98,7 @@ func (fl *flow) readHeader() {
 			fl.insecure("transport header", err)
 			return
 		case used > 0:
-			fl.direction(h, b[used:])
+			fl.follow(h, b[used:])
 			return
 		}
 		fl.hold(b)
@@ -109,8 +109,8 @@ func (fl *flow) readHeader() {
 	}
 }
 
-// direction follows the header. b is what came behind it.
-func (fl *flow) direction(h header.Header, b []byte) {
+// follow goes where the header says. b is what came behind it.
+func (fl *flow) follow(h header.Header, b []byte) {
 	f := fl.lane.forwarder
 	fl.lane.loop.Cancel(&fl.deadline)
 	dst := netip.AddrPortFrom(fl.route.Target.Addr(), h.Port)

@@ -19,6 +19,7 @@ type tallies struct {
 	refused        *tally
 	observerLost   *tally
 	acceptErrors   *tally
+	headers        *tally
 	retries        *tally
 	answers        *tally
 	bypasses       *tally
@@ -48,6 +49,7 @@ func newTallies(p *page, cfg Config) tallies {
 	t.refused = add(p.refusedTotal, words)
 	t.observerLost = add(p.observerLost, words)
 	t.acceptErrors = add(p.acceptErrors, words)
+	t.headers = add(p.transportHeaders, cfg.MaxPorts)
 	t.retries = add(p.retries, cfg.MaxPorts)
 	t.answers = add(p.answers, words)
 	t.bypasses = add(p.bypasses, cfg.MaxPorts)
@@ -108,6 +110,13 @@ func (m *Metrics) OutboundProtocol(p string) { m.outboundChosen.add(values{p}) }
 // TCPError counts a connection that failed in the proxy, by Linkerd's words for
 // it: i/o, failfast, loadshed, unexpected ...
 func (m *Metrics) TCPError(d Direction, err string) { m.errors[d.slot()].add(values{err}) }
+
+// TransportHeader counts a connection of another proxy by what its transport
+// header says: the session's protocol ("" for none), the port, the name ("" but
+// for gateways), and who it is.
+func (m *Metrics) TransportHeader(session string, port uint16, name, clientID string) {
+	m.headers.add(values{session, strconv.Itoa(int(port)), name, clientID})
+}
 
 // EarlyDial counts a connection dialed while its client was silent, by what came
 // of it: server_first, client_first, timeout, error ...

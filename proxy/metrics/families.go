@@ -41,6 +41,7 @@ type page struct {
 	accessLines                     *family
 
 	// The proxy itself.
+	transportHeaders *family
 	refusedTotal, acceptErrors, panics, draining *family
 	skipPackets, seriesFolded, buildInfo         *family
 	goGoroutines, goHeapBytes, goTotalBytes      *family
@@ -125,6 +126,8 @@ func (p *page) requests() {
 
 func (p *page) itself() {
 	p.refusedTotal = p.add("meshctl_refused_total", "Connections closed without being served.", "direction", "reason")
+	p.transportHeaders = p.add("inbound_tcp_transport_header_connections_total", "Connections of other proxies that said where they go.",
+		"session_protocol", "target_port", "target_name", "client_id")
 	p.acceptErrors = p.add("meshctl_accept_errors_total", "Failed accepts.", "error")
 	p.panics = p.add("meshctl_panics_total", "Panics, each contained in its connection.")
 	p.draining = p.add("meshctl_draining", "1 while the proxy drains.")

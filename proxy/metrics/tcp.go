@@ -79,7 +79,7 @@ func (t *TCP) Release() { t.owner.tcp.release(t, t.owner.cfg.Now()) }
 var errnos = [...]string{
 	"", "ECONNRESET", "EPIPE", "ETIMEDOUT", "ECONNREFUSED", "ECONNABORTED",
 	"EHOSTUNREACH", "ENETUNREACH", "EADDRNOTAVAIL", "ENOTCONN",
-	"EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EACCES", "EPERM", "EIO", other,
+	"EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EACCES", "EPERM", "EPROTO", "EIO", other,
 }
 
 func errnoIndex(errno string) int {

@@ -65,7 +65,7 @@ func (m *made) ViewChanged() { m.fresh() }
 // parent is what a View says of where requests go.
 func parent(v *discovery.View) exchange.Parent {
 	p := exchange.Parent{Table: v.Table, Backends: []exchange.Members{{
-		Name: v.String(), Endpoints: endpoints(v.Endpoints), Version: version(v.Protocol),
+		Name: name(v), Endpoints: endpoints(v.Endpoints), Version: version(v.Protocol),
 	}}}
 	if v.Table == nil {
 		return p
@@ -81,6 +81,14 @@ func parent(v *discovery.View) exchange.Parent {
 		}
 	}
 	return p
+}
+
+// name is what a rule that sends to the destination itself calls it, too.
+func name(v *discovery.View) string {
+	if v.Kind == discovery.ServicePort {
+		return discovery.Backend{Namespace: v.Object.Namespace, Name: v.Object.Name, Port: v.Port}.String()
+	}
+	return v.String()
 }
 
 func endpoints(list []discovery.Endpoint) []exchange.Endpoint {

@@ -71,3 +71,23 @@ func TestABackendHasItsOwnBreakerAndTheTargetItsTables(t *testing.T) {
 		t.Errorf("%+v", p.Backends)
 	}
 }
+
+func TestARuleThatNamesItsOwnParentSharesItsEndpoints(t *testing.T) {
+	shop := discovery.Object{Kind: "Service", Namespace: "shop", Name: "web"}
+	one := []discovery.Endpoint{{Addr: netip.MustParseAddrPort("10.1.0.1:80")}}
+	web := discovery.Backend{Namespace: "shop", Name: "web", Port: 80, Object: shop, Endpoints: one}
+	next := discovery.Backend{Namespace: "shop", Name: "next", Port: 80, Endpoints: one}
+	v := &discovery.View{Kind: discovery.ServicePort, Object: shop, Port: 80, PortName: "http", Table: &route.Table{}, Endpoints: one, Backends: []discovery.Backend{web, next, web}}
+	p := parent(v)
+	if p.Backends[0].Name != p.Backends[2].Name || p.Backends[0].Name == p.Backends[1].Name {
+		t.Errorf("backends %q %q %q", p.Backends[0].Name, p.Backends[1].Name, p.Backends[2].Name)
+	}
+	v.Table = nil
+	if was := p.Backends[0].Name; parent(v).Backends[0].Name != was {
+		t.Error("without routes the destination has another name, and loses its estimates")
+	}
+	v.Kind, v.Object.Kind = discovery.Egress, "EgressNetwork"
+	if parent(v).Backends[0].Name == web.String() {
+		t.Error("an EgressNetwork is taken for a Service")
+	}
+}

@@ -1,6 +1,8 @@
-// Package policy decides about a connection from its addresses alone, before
-// any byte: which ports are opaque, and which destinations the proxy must not
-// connect to. It does not look at bytes and opens nothing.
+// Package policy says what is declared of ports before any byte is read, and who
+// may call those of the local application: which ports are opaque, which
+// destinations the proxy must not connect to, and, for Linkerd's Servers,
+// authorizations and default policies, a Table that decides about a client and
+// its requests. It looks at no bytes, opens nothing and reads no file.
 package policy
 
 import (
