@@ -200,6 +200,12 @@ func (u *Upstream) Pick(ln *Lane) (c Connection, addr netip.AddrPort, ok bool) {
 	return Connection{backend: b, endpoint: e, flight: e.Start(ln.now()), trial: b.try(e)}, e.Value.Addr, true
 }
 
+// Starved is how much longer an opaque connection for which Pick has found no
+// endpoint may wait for one; 0 or less: no longer. Requests have the same wait.
+func (u *Upstream) Starved(ln *Lane) (left time.Duration) {
+	return u.plan.Load().backends[0].starvedFor(ln.now(), ln.cfg.FailFast)
+}
+
 // Up says that the connection is established: it is load until Closed.
 func (c *Connection) Up(ln *Lane) {
 	c.flight.Done(ln.now())
