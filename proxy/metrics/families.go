@@ -48,6 +48,10 @@ type page struct {
 	// Files of Kubernetes objects.
 	resourceLoads, resourceProblems, resourceObjects *family
 
+	// The certificate.
+	certExpiration, certRefresh, certRefreshes *family
+	oldCertExpiration, oldCertRefreshes        *family
+
 	latencyBounds bounds // Linkerd's, in milliseconds
 	detectBounds  bounds // Linkerd's 0.001 and 0.1 and some between, in seconds
 }
@@ -60,6 +64,7 @@ func newPage() *page {
 	p.intermediary()
 	p.itself()
 	p.resources()
+	p.identity()
 	p.latencyBounds = newBounds(time.Millisecond, 1, 2, 3, 4, 5, 10, 20, 30, 40, 50, 100, 200, 300, 400, 500,
 		1000, 2000, 3000, 4000, 5000, 10000, 20000, 30000, 40000, 50000)
 	p.detectBounds = newBounds(time.Second, .001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10)
