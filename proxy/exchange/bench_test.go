@@ -45,8 +45,8 @@ func newChain(tb testing.TB, isH2 bool, body []byte) *chain {
 	})
 	c := &chain{tb: tb, loop: loop, h2: isH2, body: body}
 	lane := NewLanes(Config{}, []*conn.Loop{loop})[0]
-	up := NewUpstream(Parent{Backends: []Members{{Name: "a", Endpoints: []Endpoint{{c.listen(back{c})}}}}}, []*Lane{lane})
-	at := c.listen(&front{c, lane.Serve(up, 80, silent{})})
+	up := NewUpstream(Parent{Backends: []Members{{Name: "a", Endpoints: []Endpoint{{Addr: c.listen(back{c})}}}}}, []*Lane{lane})
+	at := c.listen(&front{c, lane.Serve(Client{Upstream: up, Port: 80, Recorder: silent{}})})
 	sock := new(conn.Socket)
 	if _, e := loop.Dial(sock, at, nobody{}); e != 0 {
 		tb.Fatal(e)

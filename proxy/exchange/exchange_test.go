@@ -145,7 +145,7 @@ func TestAResponseMayEndBeforeItsRequest(t *testing.T) {
 			t.Errorf("recorded: %s", got)
 		}
 		r.settle()
-		if p := r.lane.pool(e.at, false); len(p.idle) != 0 {
+		if p := r.lane.pool(Endpoint{Addr: e.at}, false); len(p.idle) != 0 {
 			t.Error("a connection that is owed the rest of a request is used again")
 		}
 	})

@@ -276,7 +276,7 @@ func TestATryThatCannotConnectInItsTimeIsRepeatedElsewhere(t *testing.T) {
 			good.call(n + 1).answer(200)
 			s.wants("200 end\n")
 			retried = strings.Contains(r.rec.last(), "retries=1")
-			if n := len(r.lane.pool(deaf.at, false).queue); n != 0 {
+			if n := len(r.lane.pool(Endpoint{Addr: deaf.at}, false).queue); n != 0 {
 				t.Fatalf("%d exchanges wait for a connection that nobody needs", n)
 			}
 			r.sleep(200 * time.Millisecond)

@@ -472,7 +472,7 @@ func TestConnectionsThatNobodyUsesAreClosed(t *testing.T) {
 		a.wants("200 end\n")
 		b.wants("200 end\n")
 		r.settle()
-		p := r.lane.pool(e.at, false)
+		p := r.lane.pool(Endpoint{Addr: e.at}, false)
 		if len(p.idle) != 2 || len(p.socks) != 2 {
 			t.Fatalf("%d idle of %d", len(p.idle), len(p.socks))
 		}
@@ -491,11 +491,11 @@ func TestAConnectionThatWasDialedEarlyServesTheFirstRequest(t *testing.T) {
 			e := r.endpoint(h2c)
 			r.to(e)
 			c, at, ok := r.up.Pick(r.lane)
-			if !ok || at != e.at {
+			if !ok || at.Addr != e.at {
 				t.Fatal(at, ok)
 			}
 			sock, closed := new(conn.Socket), 0
-			if _, errno := r.loop.Dial(sock, at, nobody{}); errno != 0 {
+			if _, errno := r.loop.Dial(sock, at.Addr, nobody{}); errno != 0 {
 				t.Fatal(errno)
 			}
 			r.until("the connection", func() bool { return sock.Connected() == 0 && len(e.socks) == 1 })
@@ -518,7 +518,7 @@ func TestAConnectionThatWasDialedEarlyServesTheFirstRequest(t *testing.T) {
 			}
 			e.cut()
 			r.until("its end to be told", func() bool { return closed == 1 })
-			if p := r.lane.pool(e.at, h2c); len(p.live)+len(p.idle)+len(p.socks) != 0 {
+			if p := r.lane.pool(Endpoint{Addr: e.at}, h2c); len(p.live)+len(p.idle)+len(p.socks) != 0 {
 				t.Error("the pool remembers a connection that has ended")
 			}
 		})
@@ -537,7 +537,7 @@ func TestOpaqueConnectionsAreLoad(t *testing.T) {
 			}
 			c.Up(r.lane)
 			all = append(all, c)
-			counts[at.String()]++
+			counts[at.Addr.String()]++
 		}
 		for at, n := range counts {
 			if n < 8 || n > 12 {

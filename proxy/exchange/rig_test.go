@@ -78,14 +78,14 @@ func (r *rig) to(ends ...*endpoint) { r.serve(Parent{Backends: []Members{members
 func members(ends ...*endpoint) Members {
 	m := Members{Name: "shop/cart:80"}
 	for _, e := range ends {
-		m.Endpoints = append(m.Endpoints, Endpoint{e.at})
+		m.Endpoints = append(m.Endpoints, Endpoint{Addr: e.at})
 	}
 	return m
 }
 
 func (r *rig) serve(p Parent) {
 	r.up = NewUpstream(p, []*Lane{r.lane})
-	r.opener = r.lane.Serve(r.up, 8080, &r.rec)
+	r.opener = r.lane.Serve(Client{Upstream: r.up, Port: 8080, Recorder: &r.rec})
 }
 
 // routed makes the Upstream of a rule that every request comes under.

@@ -211,6 +211,12 @@ func (u *Upstream) Pick(ln *Lane) (c Connection, to Endpoint, ok bool) {
 // Endpoint is where the connection goes.
 func (c *Connection) Endpoint() Endpoint { return c.endpoint.Value }
 
+// Starved is how much longer an opaque connection for which Pick has found no
+// endpoint may wait for one; 0 or less: no longer. Requests have the same wait.
+func (u *Upstream) Starved(ln *Lane) (left time.Duration) {
+	return u.plan.Load().backends[0].starvedFor(ln.now(), ln.cfg.FailFast)
+}
+
 // Up says that the connection is established: it is load until Closed.
 func (c *Connection) Up(ln *Lane) {
 	c.flight.Done(ln.now())

@@ -28,12 +28,12 @@ func (fl *flow) know(b []byte) {
 	if fl.link == unlinked || fl.link == failed {
 		if e := fl.dial(); e != 0 {
 			fl.hold(b)
-			fl.dialFailed(e)
+			fl.notDialed(e)
 			return
 		}
 		if fl.link == linked { // within this round: no event was seen of it
 			fl.relay.Fresh[l4.Server] = true
-			fl.relay.Fresh[l4.Client] = fl.reason == detect.ReasonDeclared // nobody has read from it
+			fl.relay.Fresh[l4.Client] = fl.reason == detect.ReasonDeclared && fl.peer == nil // nobody has read from it
 		}
 	}
 	if fl.link == linked {
@@ -72,7 +72,7 @@ func (fl *flow) dial() syscall.Errno {
 func (fl *flow) dialEarly() {
 	fl.early = true
 	if e := fl.dial(); e != 0 {
-		fl.dialFailed(e)
+		fl.notDialed(e)
 	}
 }
 
@@ -197,6 +197,41 @@ func (fl *flow) dialFailed(e syscall.Errno) {
 		return
 	}
 	fl.end(l4.Server, e)
+}
+
+// placeEvery is how often a connection to a destination that has no endpoint
+// looks whether it has got one.
+const placeEvery = 100 * time.Millisecond
+
+// notDialed handles a dial that did not even begin. If that is because there is no
+// endpoint, one is waited for, as requests do; a client that has not spoken has
+// all the time of detection.
+func (fl *flow) notDialed(e syscall.Errno) {
+	if fl.route.Up == nil || fl.hasPlace {
+		fl.dialFailed(e)
+		return
+	}
+	wait := placeEvery
+	if fl.phase == connecting {
+		wait = min(wait, fl.route.Up.Starved(fl.lane.exchanges))
+	}
+	if wait > 0 {
+		fl.link, fl.early = unlinked, false
+		fl.lane.loop.Start(&fl.dialTimer, wait, fl)
+		return
+	}
+	fl.recordNoEndpoint()
+	fl.end(l4.Server, e)
+}
+
+// dialLate connects for a client that has waited for an endpoint.
+func (fl *flow) dialLate() {
+	switch e := fl.dial(); {
+	case e != 0:
+		fl.notDialed(e)
+	case fl.link == linked:
+		fl.startRelay(fl.head)
+	}
 }
 
 // elsewhere tries another endpoint, each once at most: the client's bytes are

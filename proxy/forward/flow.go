@@ -181,6 +181,8 @@ func (fl *flow) Expired(t *conn.Timer) {
 		fl.detectTimeout()
 	case fl.phase == relaying:
 		fl.relay.Expired()
+	case fl.link == unlinked && fl.phase == connecting:
+		fl.dialLate()
 	case fl.link == unlinked:
 		fl.dialEarly()
 	case fl.link == dialing, fl.link == shaking:

@@ -153,6 +153,15 @@ func (fl *flow) recordDialFailed(e syscall.Errno) {
 		slog.String("reason", fl.reason.String()), slog.Any("err", e))...)
 }
 
+// recordNoEndpoint tells of a connection that is given up because its destination
+// has no endpoint.
+func (fl *flow) recordNoEndpoint() {
+	f := fl.lane.forwarder
+	f.metrics.Refused(f.direction, "no_endpoints")
+	f.metrics.TCPError(f.direction, "failfast")
+	fl.lane.log(slog.LevelWarn, "connection refused", fl.about(slog.String("reason", "no_endpoints"))...)
+}
+
 func (fl *flow) recordEnd(from l4.Side, err syscall.Errno) {
 	f := fl.lane.forwarder
 	took := fl.lane.loop.Now() - fl.started

@@ -96,6 +96,7 @@ func busy() *Metrics {
 		Balancers: func() []Balancer { return []Balancer{{Parent: shop, Backend: shop, Ready: 1}} },
 		Pools:     func() []Pool { return []Pool{{Direction: Outbound}} },
 		AccessLog: func() (written, dropped uint64) { return 1, 1 },
+		Identity:  func() Identity { return Identity{NotAfter: time.Unix(2, 0), Refreshed: time.Unix(1, 0), OK: 1} },
 	})
 	tls := TLSLabels{TLS: "true", NoTLSReason: "x", ClientID: "c", ServerID: "s", SNI: "n"}
 	c, h := m.TCP(Inbound, Src, served, tls), m.HTTP(Inbound, served, tls)

@@ -41,13 +41,17 @@ type page struct {
 	accessLines                     *family
 
 	// The proxy itself.
-	transportHeaders *family
+	transportHeaders                             *family
 	refusedTotal, acceptErrors, panics, draining *family
 	skipPackets, seriesFolded, buildInfo         *family
 	goGoroutines, goHeapBytes, goTotalBytes      *family
 
 	// Files of Kubernetes objects.
 	resourceLoads, resourceProblems, resourceObjects *family
+
+	// The certificate.
+	certExpiration, certRefresh, certRefreshes *family
+	oldCertExpiration, oldCertRefreshes        *family
 
 	latencyBounds bounds // Linkerd's, in milliseconds
 	detectBounds  bounds // Linkerd's 0.001 and 0.1 and some between, in seconds
@@ -61,6 +65,7 @@ func newPage() *page {
 	p.intermediary()
 	p.itself()
 	p.resources()
+	p.identity()
 	p.latencyBounds = newBounds(time.Millisecond, 1, 2, 3, 4, 5, 10, 20, 30, 40, 50, 100, 200, 300, 400, 500,
 		1000, 2000, 3000, 4000, 5000, 10000, 20000, 30000, 40000, 50000)
 	p.detectBounds = newBounds(time.Second, .001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10)

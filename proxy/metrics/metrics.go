@@ -46,6 +46,9 @@ type Config struct {
 	Pools     func() []Pool
 	// AccessLog says how many lines of it were written, and dropped; nil: there is none.
 	AccessLog func() (written, dropped uint64)
+	// Identity reads the state of the own certificate, once a scrape; nil: there is no
+	// identity.
+	Identity func() Identity
 
 	// Now is the clock for IdleAfter; time.Now if nil.
 	Now func() time.Time

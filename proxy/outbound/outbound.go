@@ -29,7 +29,7 @@ func New(p *policy.Policy) *Router { return &Router{policy: p} }
 // Route returns the Route to dst: to an endpoint of what it stands for, or to
 // itself. It refuses, with a *forward.Refusal, a destination that is a listener
 // of this proxy, a port that a Service does not have, an EgressNetwork that
-// denies, and a Service of which no endpoint is ready.
+// denies. Where no endpoint is ready one is waited for, so that is no refusal.
 func (r *Router) Route(_, dst netip.AddrPort) (forward.Route, error) {
 	if r.policy.Loop(dst) {
 		return forward.Route{}, &forward.Refusal{Reason: "own_listener"}
@@ -39,11 +39,8 @@ func (r *Router) Route(_, dst netip.AddrPort) (forward.Route, error) {
 	}
 	to := r.Targets.Resolve(dst)
 	v := to.View()
-	switch {
-	case v.Refused != 0:
+	if v.Refused != 0 {
 		return forward.Route{}, &forward.Refusal{Reason: v.Refused.String()}
-	case len(v.Endpoints) == 0:
-		return forward.Route{}, &forward.Refusal{Reason: "no_endpoints"}
 	}
 	for _, e := range v.Endpoints {
 		if r.policy.Loop(e.Addr) {

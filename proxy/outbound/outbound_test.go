@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/forward"
 	"github.com/meshctl/meshctl/proxy/policy"
 	"github.com/meshctl/meshctl/proxy/protocol"
@@ -37,6 +38,26 @@ func TestAConnectionGoesWhereItWasSent(t *testing.T) {
 		}
 	}
 }
+
+func TestWhereNoEndpointIsReadyOneIsWaitedFor(t *testing.T) {
+	r := router()
+	r.Lanes = lanes(t)
+	r.Targets = fixed{discovery.View{Kind: discovery.ServicePort}}
+	got, err := r.Route(netip.MustParseAddrPort("10.0.0.1:50000"), netip.MustParseAddrPort("10.96.0.1:80"))
+	if err != nil || got.Up == nil || !got.Mediate {
+		t.Errorf("%+v, %v", got, err)
+	}
+	r.Targets = fixed{discovery.View{Kind: discovery.ServicePort, Refused: discovery.NoSuchPort}}
+	_, err = r.Route(netip.MustParseAddrPort("10.0.0.1:50000"), netip.MustParseAddrPort("10.96.0.1:81"))
+	if r, ok := errors.AsType[*forward.Refusal](err); !ok || r.Reason != "no_such_port" {
+		t.Errorf("a port that the Service does not have: %v", err)
+	}
+}
+
+// fixed says the same of every destination.
+type fixed struct{ view discovery.View }
+
+func (f fixed) Resolve(dst netip.AddrPort) *discovery.Target { return discovery.Fixed(dst, f.view) }
 
 func TestADestinationThatIsAListenerOfThisProxyIsRefused(t *testing.T) {
 	for _, dst := range []string{"127.0.0.1:4140", "127.0.0.1:4143", "127.0.0.1:4191", "[::1]:4143"} {

@@ -112,5 +112,5 @@ func version(d discovery.Decision) message.Version {
 }
 
 // mediate reports whether requests have somewhere else to go than where the
-// connection would.
-func mediate(v *discovery.View) bool { return v.Table != nil || len(v.Endpoints) > 1 }
+// connection would, or have to be told that there is nowhere.
+func mediate(v *discovery.View) bool { return v.Table != nil || len(v.Endpoints) != 1 }
