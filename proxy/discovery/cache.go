@@ -165,10 +165,28 @@ func (c *Cache) Len() int {
 func (c *Cache) Replace(s Source) {
 	c.replacing.Lock()
 	defer c.replacing.Unlock()
+	c.replace(s, &Change{All: true})
+}
+
+// Update says that the source has changed in place. When it returns every Target
+// that the change touches has its new View, and the subscribers have been told.
+// The others are not looked at again.
+func (c *Cache) Update(change *Change) {
+	if change.IsZero() {
+		return
+	}
+	c.replacing.Lock()
+	defer c.replacing.Unlock()
+	c.replace(c.from.Load().Source, change)
+}
+
+func (c *Cache) replace(s Source, change *Change) {
 	next := &source{s, c.from.Load().version + 1}
 	c.from.Store(next)
 	for _, t := range c.alive() {
-		t.refresh(next)
+		if change.Touches(t.dst, t.View()) {
+			t.refresh(next)
+		}
 	}
 	for _, tell := range c.subscribers {
 		tell()
@@ -190,8 +208,8 @@ func (c *Cache) alive() []*Target {
 	return out
 }
 
-// Subscribe has f called after each Replace, on the goroutine that replaces; a
-// loop is told by posting to it. f must not call Replace or Subscribe. cancel
+// Subscribe has f called after each Replace and Update, on the goroutine that replaces; a
+// loop is told by posting to it. f must not call Replace, Update or Subscribe. cancel
 // ends it.
 func (c *Cache) Subscribe(f func()) (cancel func()) {
 	c.replacing.Lock()
