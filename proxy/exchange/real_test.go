@@ -76,7 +76,7 @@ func (a acceptor) Accept(l *conn.Loop, c conn.Accepted) {
 		return
 	}
 	over := func(error) { l.AddLoad(-1) }
-	open := a.m.lanes[l].Serve(a.m.up, 80, &a.m.count)
+	open := a.m.lanes[l].Serve(exchange.Client{Upstream: a.m.up, Port: 80, Recorder: &a.m.count})
 	if a.h2 {
 		h2.NewServer(l, sock, h2.Config{}, open, over).Start(nil)
 	} else {

@@ -1,19 +1,128 @@
 package forward
 
 import (
+	"log/slog"
+
+	"golang.org/x/sys/unix"
+
 	"github.com/meshctl/meshctl/proxy/exchange"
+	"github.com/meshctl/meshctl/proxy/l4"
 	"github.com/meshctl/meshctl/proxy/message"
 	"github.com/meshctl/meshctl/proxy/metrics"
+	"github.com/meshctl/meshctl/proxy/policy"
 )
+
+// This file asks the policy: who may call a port, and with which request.
 
 // clientID is the header by which the application learns who calls. It is always
 // ours: what a client wrote there is taken away.
 const clientID = "l5d-client-id"
 
-// Admit implements exchange.Gate.
+// port is what the policy says of the connection's port now; nil: nothing is
+// asked.
+func (fl *flow) port() *policy.Port {
+	if p := fl.lane.forwarder.cfg.Policy; p != nil && fl.lane.forwarder.direction == metrics.Inbound {
+		return p.Port(fl.route.Target.Port())
+	}
+	return nil
+}
+
+// caller is the client as a policy knows it.
+func (fl *flow) caller() policy.Client {
+	c := policy.Client{Addr: fl.client.Addr()}
+	if fl.peer != nil {
+		c.Mesh, c.ID = true, fl.peer.ID
+	}
+	return c
+}
+
+// strict reports whether anything but HTTP is turned away.
+func (fl *flow) strict() bool {
+	p := fl.port()
+	return p != nil && p.StrictDetect
+}
+
+// mayConnect reports whether the client may have a connection of which nothing is
+// known, without telling anybody.
+func (fl *flow) mayConnect() bool {
+	p := fl.port()
+	return p == nil || !p.StrictDetect && p.AuthorizeConnection(fl.caller()).Allowed
+}
+
+// asks reports whether the requests of the connection have to be taken one by one
+// for the policy: they may differ, or the answer is a refusal that HTTP has a word
+// for.
+func (fl *flow) asks() bool {
+	p := fl.port()
+	return p != nil && (p.HTTP() || !p.AuthorizeConnection(fl.caller()).Allowed)
+}
+
+// authorize asks for a connection that is relayed; false when it was closed.
+func (fl *flow) authorize() bool {
+	p := fl.port()
+	if p == nil {
+		return true
+	}
+	d := p.AuthorizeConnection(fl.caller())
+	fl.lane.forwarder.metrics.TCPAuthorized(p.Server, d)
+	if d.Allowed {
+		if d.Audit {
+			fl.lane.log(slog.LevelInfo, "connection allowed by audit", fl.aboutPolicy(p, d)...)
+		}
+		return true
+	}
+	fl.lane.log(slog.LevelInfo, "connection denied", fl.aboutPolicy(p, d)...)
+	fl.denied()
+	return false
+}
+
+// denied ends a connection before anything was dialed for it, or shown to what was.
+func (fl *flow) denied() { fl.end(l4.Client, unix.EACCES) }
+
+func (fl *flow) aboutPolicy(p *policy.Port, d policy.Decision) []slog.Attr {
+	return fl.about(slog.String("server", p.Server.String()), slog.String("authz", d.Authz.String()),
+		slog.String("reason", d.Reason), slog.String("client_id", fl.caller().ID))
+}
+
+// reauthorize ends a connection that the policy does not allow any more. Requests
+// are asked about one by one.
+func (fl *flow) reauthorize() {
+	p := fl.port()
+	if p == nil || fl.phase != relaying {
+		return
+	}
+	if d := p.AuthorizeConnection(fl.caller()); !d.Allowed {
+		fl.lane.forwarder.metrics.TCPTerminated(p.Server, d)
+		fl.lane.log(slog.LevelInfo, "connection ended: not allowed any more", fl.aboutPolicy(p, d)...)
+		fl.end(l4.Client, unix.EACCES)
+	}
+}
+
+// Reauthorize looks at all connections again, after a change of the policy.
+func (f *Forwarder) Reauthorize() {
+	for l, ln := range f.lanes {
+		l.Post(func() { ln.each((*flow).reauthorize) })
+	}
+}
+
+// Admit implements exchange.Gate: it says whether the client may make a request,
+// and tells the application who the client is.
 func (fl *flow) Admit(h *message.Head) exchange.Failure {
 	if fl.lane.forwarder.direction == metrics.Outbound {
 		return 0
+	}
+	if p := fl.port(); p != nil {
+		r := p.AuthorizeRequest(fl.caller(), h)
+		fl.lane.forwarder.metrics.RequestAuthorized(p.Server, r)
+		switch {
+		case r.NoRoute:
+			return exchange.NoRoute
+		case !r.Allowed:
+			fl.lane.log(slog.LevelInfo, "request denied", append(fl.aboutPolicy(p, r.Decision), slog.String("route", r.Route.String()))...)
+			return exchange.Unauthorized
+		case r.Audit:
+			fl.lane.log(slog.LevelInfo, "request allowed by audit", fl.aboutPolicy(p, r.Decision)...)
+		}
 	}
 	h.Del(clientID)
 	if fl.peer != nil && fl.peer.ID != "" {

@@ -7,6 +7,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/accesslog"
 	"github.com/meshctl/meshctl/proxy/exchange"
 	"github.com/meshctl/meshctl/proxy/mesh"
+	"github.com/meshctl/meshctl/proxy/policy"
 )
 
 // Config holds the times and limits of a Forwarder.
@@ -34,6 +35,8 @@ type Config struct {
 	Exchange exchange.Config
 	// Mesh, if set, makes and takes mTLS connections.
 	Mesh *mesh.Mesh
+	// Policy, if set, says who may call; of inbound connections only.
+	Policy policy.Inbound
 	// LeaveTLS: an application's own TLS goes to meshed endpoints as it is, not once
 	// more inside of ours.
 	LeaveTLS bool

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"errors"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -108,7 +109,7 @@ func (fl *flow) waitForClient() {
 	}
 	fl.waiting = true
 	f.metrics.Detecting(1)
-	loop.StartAt(&fl.deadline, fl.started+f.cfg.DetectTimeout, fl)
+	loop.StartAt(&fl.deadline, fl.started+fl.detectFor(), fl)
 	if fl.declared || fl.head != nil || !fl.route.Early || f.cfg.EarlyDialAfter <= 0 {
 		return
 	}
@@ -117,6 +118,14 @@ func (fl *flow) waitForClient() {
 		return
 	}
 	loop.Start(&fl.dialTimer, f.cfg.EarlyDialAfter, fl)
+}
+
+// detectFor is how long the client may take, from accept.
+func (fl *flow) detectFor() time.Duration {
+	if p := fl.port(); p != nil && p.DetectTimeout > 0 {
+		return p.DetectTimeout
+	}
+	return fl.lane.forwarder.cfg.DetectTimeout
 }
 
 func (fl *flow) doneWaiting() {
@@ -205,6 +214,13 @@ func (fl *flow) decide(r detect.Result, b []byte) {
 	fl.kind, fl.reason, fl.sni, fl.alpn = r.Kind, r.Reason, r.SNI, r.ALPN
 	if fl.srcTCP == nil {
 		fl.countClient()
+	}
+	if !fl.kind.HTTP() && fl.strict() {
+		fl.doneWaiting()
+		fl.recordDetection()
+		fl.lane.log(slog.LevelInfo, "connection denied: only HTTP is let through here", fl.about(slog.String("reason", fl.reason.String()))...)
+		fl.denied()
+		return
 	}
 	fl.lane.loop.Cancel(&fl.deadline)
 	if fl.link == unlinked {

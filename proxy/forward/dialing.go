@@ -23,6 +23,9 @@ func (fl *flow) know(b []byte) {
 		fl.mediate(b)
 		return
 	}
+	if !fl.authorize() {
+		return
+	}
 	fl.recordBypass()
 	fl.phase = connecting
 	if fl.link == unlinked || fl.link == failed {
@@ -70,6 +73,9 @@ func (fl *flow) dial() syscall.Errno {
 // dialEarly connects while the client is silent. A failure is nobody's business
 // yet: the attempt is repeated when the client has spoken or at the deadline.
 func (fl *flow) dialEarly() {
+	if !fl.mayConnect() {
+		return // it may be allowed as HTTP
+	}
 	fl.early = true
 	if e := fl.dial(); e != 0 {
 		fl.notDialed(e)

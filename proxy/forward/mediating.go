@@ -27,7 +27,7 @@ type server interface {
 
 // mediated reports whether requests of the connection go their own ways.
 func (fl *flow) mediated() bool {
-	return fl.kind.HTTP() && fl.route.mediates()
+	return fl.kind.HTTP() && fl.route.Up != nil && (fl.route.Mediate || fl.asks())
 }
 
 // mediate gives the client's socket to a server of HTTP. b is what the client
@@ -39,7 +39,7 @@ func (fl *flow) mediate(b []byte) {
 	fl.http = f.metrics.HTTP(f.direction, fl.destination(), fl.tlsLabels())
 	fl.giveLink()
 	client := exchange.Client{Upstream: fl.route.Up, Port: fl.route.Target.Port(), Recorder: fl, Mesh: fl.peer != nil}
-	if f.cfg.Mesh != nil {
+	if f.cfg.Mesh != nil || f.cfg.Policy != nil {
 		client.Gate = fl
 	}
 	open := ln.exchanges.Serve(client)

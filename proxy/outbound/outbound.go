@@ -21,6 +21,9 @@ type Router struct {
 	Lanes []*exchange.Lane
 	// Mediate has the requests of all HTTP connections taken one by one.
 	Mediate bool
+	// Mesh: this proxy has an identity, so that meshed endpoints are reached by mTLS
+	// and their requests are taken one by one.
+	Mesh bool
 }
 
 // New makes a Router from what is declared.
@@ -49,5 +52,5 @@ func (r *Router) Route(_, dst netip.AddrPort) (forward.Route, error) {
 	}
 	// Any endpoint will do for TCP, so the choice does not depend on what the
 	// client is going to say, and may be made early.
-	return forward.Route{Target: dst, Kind: v.Protocol.Kind, Early: true, View: v, Up: r.upstream(to), Mediate: r.Mediate || mediate(v)}, nil
+	return forward.Route{Target: dst, Kind: v.Protocol.Kind, Early: true, View: v, Up: r.upstream(to), Mediate: r.Mediate || mediate(v) || r.Mesh && meshed(v)}, nil
 }

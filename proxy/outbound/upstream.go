@@ -1,11 +1,13 @@
 package outbound
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/exchange"
+	"github.com/meshctl/meshctl/proxy/mesh"
 	"github.com/meshctl/meshctl/proxy/message"
 	"github.com/meshctl/meshctl/proxy/protocol"
 )
@@ -94,7 +96,8 @@ func name(v *discovery.View) string {
 func endpoints(list []discovery.Endpoint) []exchange.Endpoint {
 	out := make([]exchange.Endpoint, len(list))
 	for i, e := range list {
-		out[i] = exchange.Endpoint{Addr: e.Addr}
+		out[i] = exchange.Endpoint{Addr: e.Addr, Opaque: e.Opaque, NoTLS: e.Mesh.Reason(),
+			Mesh: mesh.Endpoint{ID: e.Mesh.ID, ServerName: e.Mesh.ServerName, Port: e.Mesh.Port}}
 	}
 	return out
 }
@@ -109,6 +112,11 @@ func version(d discovery.Decision) message.Version {
 		return message.HTTP2
 	}
 	return 0
+}
+
+// meshed reports whether an endpoint has a proxy in front of it.
+func meshed(v *discovery.View) bool {
+	return slices.ContainsFunc(v.Endpoints, func(e discovery.Endpoint) bool { return e.Mesh.Meshed() })
 }
 
 // mediate reports whether requests have somewhere else to go than where the

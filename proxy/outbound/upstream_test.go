@@ -52,7 +52,7 @@ func TestATargetHasOneUpstream(t *testing.T) {
 			t.Fatal("no endpoint")
 		}
 		c.GivenUp(r.Lanes[0])
-		seen[at.String()] = true
+		seen[at.Addr.String()] = true
 	}
 	if d := cmp.Diff(map[string]bool{"10.1.0.1:80": true, "10.1.0.2:80": true}, seen); d != "" {
 		t.Error(d)
