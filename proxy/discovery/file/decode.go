@@ -48,6 +48,7 @@ type reader struct {
 	*content
 	doc       *document
 	object    discovery.Object
+	group     string // of the object
 	namespace string
 }
 
@@ -114,6 +115,7 @@ func (r *reader) one(head typed, raw []byte) {
 	if !grouped {
 		group = ""
 	}
+	r.group = group
 	read := r.kinds()[group+"/"+head.Kind]
 	if read == nil {
 		r.skipped[head.APIVersion+" "+head.Kind]++
