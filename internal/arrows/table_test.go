@@ -35,6 +35,8 @@ var floors = map[string]int{
 	"proxy/identity":           1,
 	"proxy/identity/authority": 1,
 
+	"lint": 3,
+
 	"redirect":       3,
 	"rules":          2,
 	"rules/nftables": 2,
@@ -87,6 +89,11 @@ var arrows = []arrow{
 	{"cmd/meshctl", "proxy/discovery/file", "explain and check read resources; annotations"},
 	{"cmd/meshctl", "proxy/protocol", "what a port speaks, in explain"},
 
+	{"cmd/meshctl", "lint", "meshctl lint"},
+	{"lint", "internal/annotation", "keys and forms of annotations"},
+	{"lint", "internal/ports", "lists of ports"},
+	{"lint", "internal/knownports", "protocols in which the server speaks first"},
+	{"lint", "proxy/route", "forms of the annotations of Services"},
 	{"redirect", "rules", "puts a Plan into the kernel and compares the kernel with it"},
 	{"redirect", "rules/nftables", "the netlink objects of a Plan"},
 	{"redirect", "rules/iptables", "the restore text of a Plan"},
@@ -191,9 +198,9 @@ type library struct {
 }
 
 var libraries = []library{
-	{"k8s.io/", []string{"proxy/discovery"}, "Kubernetes is one source of targets, not a habit"},
-	{"sigs.k8s.io/", []string{"proxy/discovery"}, "Kubernetes is one source of targets, not a habit"},
-	{"go.yaml.in/yaml", []string{"proxy/discovery/file"}, "lines of fields"},
+	{"k8s.io/", []string{"proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
+	{"sigs.k8s.io/", []string{"proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
+	{"go.yaml.in/yaml", []string{"proxy/discovery/file", "lint"}, "lines of fields"},
 	{"github.com/fsnotify/fsnotify", []string{"proxy/discovery/file", "proxy/identity"}, "files that are followed: of resources, of the identity"},
 	{"github.com/spiffe/", []string{"proxy/identity"}, "SPIFFE IDs and the Workload API are the identity's"},
 	{"google.golang.org/grpc", []string{"proxy/identity", "proxy/discovery", "integration/servers"}, "gRPC is observed, not spoken, on the data path"},
