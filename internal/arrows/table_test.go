@@ -88,6 +88,7 @@ var arrows = []arrow{
 	{"cmd/meshctl", "proxy/discovery/cluster", "explain and check ask the picture"},
 	{"cmd/meshctl", "proxy/discovery/file", "explain and check read resources; annotations"},
 	{"cmd/meshctl", "proxy/protocol", "what a port speaks, in explain"},
+	{"cmd/meshctl", "proxy/identity", "flags of the identity; meshctl identity"},
 
 	{"cmd/meshctl", "lint", "meshctl lint"},
 	{"lint", "internal/annotation", "keys and forms of annotations"},
@@ -112,6 +113,7 @@ var arrows = []arrow{
 	{"proxy", "proxy/policy", "what is declared of ports becomes a Policy"},
 	{"proxy", "proxy/detect", "makes the memory that both directions share"},
 	{"proxy", "proxy/conn", "makes the loops and the listeners"},
+	{"proxy", "proxy/identity", "has the certificate followed, and waits for it"},
 	{"proxy", "internal/listen", "listeners opened here or inherited"},
 	{"proxy", "internal/ports", "port sets are part of a Config"},
 	{"proxy/inbound", "proxy/forward", "answers with a Route"},
