@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -135,6 +136,10 @@ func (r *reader) one(head typed, raw []byte) {
 // A field that the type does not have is a warning only: it may be of a later
 // version.
 func (r *reader) into(raw []byte, to any) bool {
+	if r.given != nil {
+		reflect.ValueOf(to).Elem().Set(reflect.ValueOf(r.given).Elem())
+		return true
+	}
 	unknown, err := kjson.UnmarshalStrict(raw, to)
 	if err != nil {
 		r.typeError(raw, err)
