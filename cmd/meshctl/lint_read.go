@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// manifest is the text of a file, and what messages call it.
-type manifest struct {
+// manifestText is the text of a file, and what messages call it.
+type manifestText struct {
 	name string
 	text []byte
 }
@@ -20,15 +20,15 @@ const stdinName = "stdin"
 
 // readManifests reads files, standard input for "-", and of directories what looks
 // like a manifest, in the order of their names.
-func readManifests(args []string, in io.Reader) ([]manifest, error) {
-	var out []manifest
+func readManifests(args []string, in io.Reader) ([]manifestText, error) {
+	var out []manifestText
 	for _, arg := range args {
 		if arg == "-" {
 			text, err := io.ReadAll(in)
 			if err != nil {
 				return nil, fmt.Errorf("reading standard input: %w", err)
 			}
-			out = append(out, manifest{stdinName, text})
+			out = append(out, manifestText{stdinName, text})
 			continue
 		}
 		found, err := readPath(arg)
@@ -40,8 +40,8 @@ func readManifests(args []string, in io.Reader) ([]manifest, error) {
 	return out, nil
 }
 
-func readPath(path string) ([]manifest, error) {
-	var out []manifest
+func readPath(path string) ([]manifestText, error) {
+	var out []manifestText
 	err := filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -50,7 +50,7 @@ func readPath(path string) ([]manifest, error) {
 			return nil
 		}
 		text, err := os.ReadFile(name)
-		out = append(out, manifest{name, text})
+		out = append(out, manifestText{name, text})
 		return err
 	})
 	if err != nil {
