@@ -48,6 +48,10 @@ type Config struct {
 	// destination is; none: every destination is just an address.
 	Resources []string
 	Namespace string // of the pod; whose EgressNetworks and routes count
+	// IdentityDir has tls.crt, tls.key and ca.crt; SPIFFESocket is where the SPIFFE
+	// Workload API listens. From one of them the proxy has its certificate; neither: it
+	// has none, and speaks no TLS.
+	IdentityDir, SPIFFESocket string
 
 	DetectTimeout    time.Duration // then fail open
 	EarlyDialAfter   time.Duration // 0: never
@@ -119,6 +123,8 @@ func (c Config) Validate() error {
 		return errors.New("neither an inbound nor an outbound address to listen on")
 	case c.AccessLog != 0 && c.AccessLogTo == nil:
 		return errors.New("no place for the access log")
+	case c.IdentityDir != "" && c.SPIFFESocket != "":
+		return errors.New("an identity from files and one from a SPIFFE socket: choose one")
 	case c.Log == nil:
 		return errors.New("no log to write to")
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/conn"
 	"github.com/meshctl/meshctl/proxy/detect"
 	"github.com/meshctl/meshctl/proxy/forward"
+	"github.com/meshctl/meshctl/proxy/identity"
 	"github.com/meshctl/meshctl/proxy/inbound"
 	"github.com/meshctl/meshctl/proxy/metrics"
 	"github.com/meshctl/meshctl/proxy/outbound"
@@ -42,8 +43,9 @@ type Proxy struct {
 	listeners []*conn.Listener // of loops[i], several a loop
 	admin     *admin.Admin
 	targets   targets
-	access    *accesslog.Log // nil: none
-	shutdown  chan struct{}  // POST /shutdown
+	access    *accesslog.Log  // nil: none
+	identity  identity.Source // nil: none, and no mesh TLS
+	shutdown  chan struct{}   // POST /shutdown
 	once      sync.Once
 	draining  atomic.Bool
 }
@@ -65,10 +67,14 @@ func (p *Proxy) build() error {
 	if err := p.open(); err != nil {
 		return err
 	}
+	if err := p.identify(); err != nil {
+		return err
+	}
 	cfg := &p.cfg
 	p.metrics = metrics.New(metrics.Config{
 		Version: cfg.Version, SkipPackets: cfg.SkipPackets,
 		Balancers: p.balancers, Pools: p.pools, AccessLog: p.accessLines,
+		Identity: p.identityNumbers(),
 	})
 	for range runtime.GOMAXPROCS(0) {
 		l, err := conn.NewLoop()
@@ -95,6 +101,7 @@ func (p *Proxy) close() {
 		l.Stop()
 		_ = l.Run() // ends at once and closes what it has
 	}
+	p.closeIdentity()
 	p.closeAccessLog()
 }
 
@@ -182,6 +189,7 @@ func (p *Proxy) Run(ctx context.Context, now <-chan struct{}) error {
 		})
 	}
 	stopFollowing := p.follow()
+	stopWaiting := p.awaitIdentity()
 	err := p.serveAdmin(&answering, failed)
 	if err == nil {
 		p.cfg.Log.Info("proxy ready", "inbound", p.cfg.InboundListen, "outbound", p.cfg.OutboundListen,
@@ -196,6 +204,8 @@ func (p *Proxy) Run(ctx context.Context, now <-chan struct{}) error {
 	}
 	running.Wait()
 	p.closeAccessLog()
+	stopWaiting()
+	p.closeIdentity()
 	return err
 }
 

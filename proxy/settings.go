@@ -20,6 +20,8 @@ type settings struct {
 	Annotations         string           `json:"annotations,omitempty"`
 	Resources           []string         `json:"resources,omitempty"`
 	Namespace           string           `json:"namespace"`
+	IdentityDir         string           `json:"identity_dir,omitempty"`
+	SPIFFESocket        string           `json:"spiffe_socket,omitempty"`
 	DetectTimeout       string           `json:"detect_timeout"`
 	EarlyDialAfter      string           `json:"early_dial_after"`
 	ConnectTimeout      string           `json:"connect_timeout"`
@@ -35,6 +37,7 @@ func (c Config) settings() settings {
 	return settings{
 		Version: c.Version, InboundListen: c.InboundListen, OutboundListen: c.OutboundListen, AdminListen: c.AdminListen,
 		OpaquePorts: c.OpaquePorts.String(), Annotations: c.Annotations, Resources: c.Resources, Namespace: c.Namespace,
+		IdentityDir: c.IdentityDir, SPIFFESocket: c.SPIFFESocket,
 		DetectTimeout: d(c.DetectTimeout), EarlyDialAfter: d(c.EarlyDialAfter),
 		ConnectTimeout: d(c.ConnectTimeout), IdleTimeout: d(c.IdleTimeout), HalfCloseTimeout: d(c.HalfCloseTimeout),
 		MaxDetecting: c.MaxDetecting, ShutdownGracePeriod: d(c.ShutdownGracePeriod), AccessLog: c.AccessLog.String(),
@@ -42,9 +45,11 @@ func (c Config) settings() settings {
 }
 
 func (p *Proxy) adminConfig() admin.Config {
+	identity := p.identity
 	return admin.Config{
 		Metrics:     p.metrics.Handler(p.cfg.Log),
-		Ready:       func() bool { return !p.draining.Load() }, // it answers only once all listeners are open
+		Ready:       func() bool { return !p.draining.Load() && identityMissing(identity) == "" }, // it answers only once all listeners are open
+		NotReady:    func() string { return identityMissing(identity) },
 		Log:         p.cfg.Log,
 		Connections: p.connections(),
 		Settings:    p.cfg.settings(),

@@ -57,6 +57,7 @@ func (p *proxyFlags) register(cmd *cobra.Command) {
 	f, c := cmd.Flags(), &p.cfg
 	p.flags = f
 	p.targets.register(f)
+	registerIdentity(f, c)
 	f.StringVar(&p.inboundListen, "inbound-listen", "[::]:4143", "where connections from the network are redirected to; [::] takes IPv4 too")
 	f.StringVar(&p.outboundListen, "outbound-listen", "127.0.0.1:4140,[::1]:4140", "where the application's connections are redirected to; keep it on loopback")
 	f.StringVar(&p.adminListen, "admin-listen", "[::]:4191", "metrics, probes and, from loopback only, /connections /config /shutdown")
@@ -109,6 +110,9 @@ func (p *proxyFlags) config(log io.Writer) (proxy.Config, error) {
 	}
 	c.OpaquePortsSaid = p.flags.Changed("opaque-ports")
 	c.Resources, c.Namespace, c.Annotations = p.targets.resources, p.targets.namespace, p.targets.annotations
+	if err := identityOf(&c); err != nil {
+		return c, err
+	}
 	if p.fixedTarget != "" {
 		if c.FixedTarget, err = netip.ParseAddrPort(p.fixedTarget); err != nil {
 			return c, usagef("--fixed-target: %w", err)
@@ -140,7 +144,7 @@ func (p *proxyFlags) run(log io.Writer) error {
 	cfg.SkipPackets = skipCounter()
 	px, err := proxy.New(cfg)
 	if err != nil {
-		if _, broken := errors.AsType[file.Problem](err); broken {
+		if _, broken := errors.AsType[file.Problem](err); broken || isIdentityFile(err) {
 			return inputError{err}
 		}
 		return err

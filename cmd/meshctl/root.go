@@ -20,12 +20,14 @@ func newRootCommand() *cobra.Command {
 		RunE:              helpOrUnknown,
 		PersistentPreRunE: flagsFromEnv,
 	}
-	root.AddCommand(newRedirectCommand()) // redirect.go
-	root.AddCommand(newProxyCommand())    // proxy.go
-	root.AddCommand(newExplainCommand())  // explain.go
-	root.AddCommand(newPortsCommand())    // ports.go
-	root.AddCommand(newCheckCommand())    // check.go
-	root.AddCommand(newDemoCommand())     // demo.go
+	root.AddCommand(newRedirectCommand())                                        // redirect.go
+	root.AddCommand(newProxyCommand())                                           // proxy.go
+	root.AddCommand(newExplainCommand())                                         // explain.go
+	root.AddCommand(newPortsCommand())                                           // ports.go
+	root.AddCommand(newCheckCommand())                                           // check.go
+	root.AddCommand(newInjectCommand(), newUninjectCommand(), newAwaitCommand()) // inject.go, inject_await.go
+	root.AddCommand(newLintCommand())                                            // lint.go
+	root.AddCommand(newDemoCommand())                                            // demo.go
 	root.SetFlagErrorFunc(flagError)
 	usageFromArgs(root)
 	return root

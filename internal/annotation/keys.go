@@ -14,20 +14,21 @@ const (
 
 // The keys that mean something here.
 const (
-	OpaquePorts       = Prefix + "opaque-ports"
-	SkipInboundPorts  = Prefix + "skip-inbound-ports"
-	SkipOutboundPorts = Prefix + "skip-outbound-ports"
-	SkipSubnets       = Prefix + "skip-subnets"
-	InboundPort       = Prefix + "inbound-port"
-	OutboundPort      = Prefix + "outbound-port"
-	AdminPort         = Prefix + "admin-port"
-	ControlPort       = Prefix + "control-port"
-	ProxyUID          = Prefix + "proxy-uid"
-	ProxyGID          = Prefix + "proxy-gid"
-	ShutdownGrace     = Prefix + "shutdown-grace-period"
-	LogLevel          = Prefix + "proxy-log-level"
-	LogFormat         = Prefix + "proxy-log-format"
-	ConnectTimeout    = Prefix + "proxy-outbound-connect-timeout"
+	OpaquePorts          = Prefix + "opaque-ports"
+	SkipInboundPorts     = Prefix + "skip-inbound-ports"
+	SkipOutboundPorts    = Prefix + "skip-outbound-ports"
+	SkipSubnets          = Prefix + "skip-subnets"
+	InboundPort          = Prefix + "inbound-port"
+	OutboundPort         = Prefix + "outbound-port"
+	AdminPort            = Prefix + "admin-port"
+	ControlPort          = Prefix + "control-port"
+	ProxyUID             = Prefix + "proxy-uid"
+	ProxyGID             = Prefix + "proxy-gid"
+	ShutdownGrace        = Prefix + "shutdown-grace-period"
+	LogLevel             = Prefix + "proxy-log-level"
+	LogFormat            = Prefix + "proxy-log-format"
+	ConnectTimeout       = Prefix + "proxy-outbound-connect-timeout"
+	DefaultInboundPolicy = Prefix + "default-inbound-policy"
 )
 
 // Type is the form of a key's value. The zero value, Text, is any text.
@@ -43,6 +44,7 @@ const (
 	ID                     // a user or group number
 	Duration               // "10s", "2m": see ParseDuration
 	Bool                   // true or false
+	Policy                 // a default policy: all-unauthenticated ...
 )
 
 // String returns what the value of a key of that type has to be.
@@ -62,6 +64,8 @@ func (t Type) String() string {
 		return "a duration, such as 10s"
 	case Bool:
 		return "true or false"
+	case Policy:
+		return "a default policy, such as all-authenticated"
 	default:
 		return "text"
 	}
@@ -84,7 +88,7 @@ var known = [...]Known{
 	{Prefix + "debug-image", Text, false},
 	{Prefix + "debug-image-pull-policy", Text, false},
 	{Prefix + "debug-image-version", Text, false},
-	{Prefix + "default-inbound-policy", Text, false},
+	{DefaultInboundPolicy, Policy, true},
 	{Prefix + "enable-debug-sidecar", Bool, false},
 	{Prefix + "enable-external-profiles", Bool, false},
 	{Prefix + "image-pull-policy", Text, false},

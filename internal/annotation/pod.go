@@ -23,6 +23,7 @@ type Pod struct {
 	ShutdownGrace             *time.Duration
 	ConnectTimeout            *time.Duration // outbound
 	LogLevel, LogFormat       *string
+	DefaultInboundPolicy      *string // one of Linkerd's words
 }
 
 // Note is something to tell about an annotation, at a line of its file.
@@ -93,6 +94,8 @@ func (p *Pod) take(e Entry) {
 		p.LogLevel = &e.Value
 	case LogFormat:
 		p.LogFormat = &e.Value
+	case DefaultInboundPolicy:
+		p.DefaultInboundPolicy = &e.Value
 	}
 }
 

@@ -86,6 +86,15 @@ func ParseBool(value string) (bool, error) {
 	return false, fmt.Errorf("%q is neither true nor false", value)
 }
 
+// checkPolicy knows the words of Linkerd's default policies.
+func checkPolicy(value string) error {
+	switch value {
+	case "all-unauthenticated", "all-authenticated", "cluster-unauthenticated", "cluster-authenticated", "deny", "audit":
+		return nil
+	}
+	return fmt.Errorf("%q is no default policy: want all-unauthenticated, all-authenticated, cluster-unauthenticated, cluster-authenticated, deny or audit", value)
+}
+
 // check says whether value is of type t.
 func (t Type) check(value string) error {
 	var err error
@@ -104,6 +113,8 @@ func (t Type) check(value string) error {
 		_, err = ParseDuration(value)
 	case Bool:
 		_, err = ParseBool(value)
+	case Policy:
+		err = checkPolicy(value)
 	}
 	return err
 }

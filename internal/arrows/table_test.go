@@ -35,6 +35,8 @@ var floors = map[string]int{
 	"proxy/identity":           1,
 	"proxy/identity/authority": 1,
 
+	"lint": 3,
+
 	"redirect":       3,
 	"rules":          2,
 	"rules/nftables": 2,
@@ -86,7 +88,13 @@ var arrows = []arrow{
 	{"cmd/meshctl", "proxy/discovery/cluster", "explain and check ask the picture"},
 	{"cmd/meshctl", "proxy/discovery/file", "explain and check read resources; annotations"},
 	{"cmd/meshctl", "proxy/protocol", "what a port speaks, in explain"},
+	{"cmd/meshctl", "proxy/identity", "flags of the identity; meshctl identity"},
 
+	{"cmd/meshctl", "lint", "meshctl lint"},
+	{"lint", "internal/annotation", "keys and forms of annotations"},
+	{"lint", "internal/ports", "lists of ports"},
+	{"lint", "internal/knownports", "protocols in which the server speaks first"},
+	{"lint", "proxy/route", "forms of the annotations of Services"},
 	{"redirect", "rules", "puts a Plan into the kernel and compares the kernel with it"},
 	{"redirect", "rules/nftables", "the netlink objects of a Plan"},
 	{"redirect", "rules/iptables", "the restore text of a Plan"},
@@ -105,6 +113,7 @@ var arrows = []arrow{
 	{"proxy", "proxy/policy", "what is declared of ports becomes a Policy"},
 	{"proxy", "proxy/detect", "makes the memory that both directions share"},
 	{"proxy", "proxy/conn", "makes the loops and the listeners"},
+	{"proxy", "proxy/identity", "has the certificate followed, and waits for it"},
 	{"proxy", "internal/listen", "listeners opened here or inherited"},
 	{"proxy", "internal/ports", "port sets are part of a Config"},
 	{"proxy/inbound", "proxy/forward", "answers with a Route"},
@@ -191,9 +200,9 @@ type library struct {
 }
 
 var libraries = []library{
-	{"k8s.io/", []string{"proxy/discovery"}, "Kubernetes is one source of targets, not a habit"},
-	{"sigs.k8s.io/", []string{"proxy/discovery"}, "Kubernetes is one source of targets, not a habit"},
-	{"go.yaml.in/yaml", []string{"proxy/discovery/file"}, "lines of fields"},
+	{"k8s.io/", []string{"proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
+	{"sigs.k8s.io/", []string{"proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
+	{"go.yaml.in/yaml", []string{"proxy/discovery/file", "lint"}, "lines of fields"},
 	{"github.com/fsnotify/fsnotify", []string{"proxy/discovery/file", "proxy/identity"}, "files that are followed: of resources, of the identity"},
 	{"github.com/spiffe/", []string{"proxy/identity"}, "SPIFFE IDs and the Workload API are the identity's"},
 	{"google.golang.org/grpc", []string{"proxy/identity", "proxy/discovery", "integration/servers"}, "gRPC is observed, not spoken, on the data path"},

@@ -22,7 +22,9 @@ import (
 type Config struct {
 	Metrics http.Handler // serves /metrics; required
 	Ready   func() bool  // whether the listeners are bound; required
-	Log     *slog.Logger // required
+	// NotReady says why Ready is false; nil or empty: there is nothing to say.
+	NotReady func() string
+	Log      *slog.Logger // required
 
 	// Connections yields the open connections for /connections. It runs on the
 	// request's goroutine and may be stopped by a slow or lost client at any

@@ -42,7 +42,13 @@ func (a *Admin) ready(w http.ResponseWriter, _ *http.Request) {
 		writeText(w, http.StatusOK, "ready\n")
 		return
 	}
-	writeText(w, http.StatusServiceUnavailable, "not ready\n")
+	text := "not ready\n"
+	if a.cfg.NotReady != nil {
+		if why := a.cfg.NotReady(); why != "" {
+			text = "not ready: " + why + "\n"
+		}
+	}
+	writeText(w, http.StatusServiceUnavailable, text)
 }
 
 func (a *Admin) shutdown(w http.ResponseWriter, r *http.Request) {

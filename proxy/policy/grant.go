@@ -66,7 +66,7 @@ func (c *compiler) older(a *ServerAuthorization) *grant {
 func (c *compiler) identities(names []string, refs []IdentityRef, namespace string) identities {
 	var out identities
 	for _, n := range names {
-		if validIdentity(n) {
+		if ValidIdentity(n) {
 			out.add(n)
 		}
 	}

@@ -48,9 +48,9 @@ func (i *identities) add(text string) {
 	}
 }
 
-// validIdentity is true of what add understands: a star stands for whole labels
+// ValidIdentity is true of "*", "*.suffix" and a name: a star stands for whole labels
 // at the front, and nowhere else.
-func validIdentity(text string) bool {
+func ValidIdentity(text string) bool {
 	rest := strings.TrimPrefix(text, "*.")
 	return text == "*" || rest != "" && rest[0] != '.' && !strings.ContainsAny(rest, "* \t\r\n")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/meshctl/meshctl/proxy/discovery"
+	"github.com/meshctl/meshctl/proxy/policy"
 )
 
 // Objects are the objects that Build makes a Snapshot of, in the order in which
@@ -20,6 +21,8 @@ type Objects struct {
 	Namespaces []*Namespace
 	Egresses   []*Egress
 	Routes     []*Route
+	// Policies say who may call; see proxy/policy.
+	Policies policy.Objects
 }
 
 // Add appends the objects of o.
@@ -30,11 +33,12 @@ func (all *Objects) Add(o Objects) {
 	all.Namespaces = append(all.Namespaces, o.Namespaces...)
 	all.Egresses = append(all.Egresses, o.Egresses...)
 	all.Routes = append(all.Routes, o.Routes...)
+	all.Policies.Add(o.Policies)
 }
 
 // Len is how many objects there are.
 func (all *Objects) Len() int {
-	return len(all.Services) + len(all.Slices) + len(all.Pods) + len(all.Namespaces) + len(all.Egresses) + len(all.Routes)
+	return len(all.Services) + len(all.Slices) + len(all.Pods) + len(all.Namespaces) + len(all.Egresses) + len(all.Routes) + all.Policies.Len()
 }
 
 // Service is a Service with its TCP ports.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshctl/meshctl/internal/ports"
 	"github.com/meshctl/meshctl/proxy/discovery"
+	"github.com/meshctl/meshctl/proxy/policy"
 )
 
 // Config is what a Snapshot has to know besides the objects.
@@ -48,6 +49,7 @@ type Snapshot struct {
 	conflicts  []Warning
 	routes     map[parent][]*Route
 	tables     map[tableKey]*compiled
+	policies   policy.Objects
 }
 
 // member is an endpoint of a headless Service.
@@ -82,6 +84,7 @@ func Build(cfg Config, all Objects, before *Snapshot) *Snapshot {
 	s.endpoints(all.Slices)
 	s.addEgresses(all.Egresses)
 	s.addRoutes(all.Routes)
+	s.policies = all.Policies
 	s.compile(before)
 	return s
 }

@@ -19,13 +19,19 @@ import (
 // a group are read by the type of its stable version.
 func (r *reader) kinds() map[string]func(raw []byte) {
 	return map[string]func([]byte){
-		"/Service":                            r.service,
-		"/Pod":                                r.pod,
-		"/Namespace":                          r.space,
-		"discovery.k8s.io/EndpointSlice":      r.slice,
-		"policy.linkerd.io/EgressNetwork":     r.egress,
-		"gateway.networking.k8s.io/HTTPRoute": r.httpRoute,
-		"gateway.networking.k8s.io/GRPCRoute": r.grpcRoute,
+		"/Service":                                r.service,
+		"/Pod":                                    r.pod,
+		"/Namespace":                              r.space,
+		"discovery.k8s.io/EndpointSlice":          r.slice,
+		"policy.linkerd.io/EgressNetwork":         r.egress,
+		"gateway.networking.k8s.io/HTTPRoute":     r.httpRoute,
+		"gateway.networking.k8s.io/GRPCRoute":     r.grpcRoute,
+		"policy.linkerd.io/Server":                r.server,
+		"policy.linkerd.io/AuthorizationPolicy":   r.authorizationPolicy,
+		"policy.linkerd.io/MeshTLSAuthentication": r.meshTLSAuthentication,
+		"policy.linkerd.io/NetworkAuthentication": r.networkAuthentication,
+		"policy.linkerd.io/ServerAuthorization":   r.serverAuthorization,
+		"policy.linkerd.io/HTTPRoute":             r.httpRoute,
 	}
 }
 
@@ -191,6 +197,7 @@ func (r *reader) pod(raw []byte) {
 		}
 	}
 	r.objects.Pods = append(r.objects.Pods, out)
+	r.ownPod(&k, out.IPs)
 }
 
 func (r *reader) space(raw []byte) {
@@ -200,6 +207,7 @@ func (r *reader) space(raw []byte) {
 	}
 	r.object.Namespace = ""
 	r.objects.Namespaces = append(r.objects.Namespaces, &cluster.Namespace{Object: r.object, Opaque: r.opaque(k.Annotations)})
+	r.ownNamespace(k.Annotations)
 }
 
 func (r *reader) egress(raw []byte) {

@@ -7,6 +7,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
+	"github.com/meshctl/meshctl/proxy/policy"
 	"github.com/meshctl/meshctl/proxy/route"
 )
 
@@ -83,11 +84,12 @@ func (r *reader) route(kind route.Kind, meta metav1.ObjectMeta, hosts []gateway.
 	return out
 }
 
-// attach keeps a route for its parents. Those that are neither a Service nor an
-// EgressNetwork, such as a Gateway, are somebody else's: a route that has no
+// attach keeps a route for its parents. Those that are neither a Service, a Server
+// nor an EgressNetwork, such as a Gateway, are somebody else's: a route that has no
 // others means nothing here.
 func (r *reader) attach(to route.Route, parents []gateway.ParentReference) {
 	out := &cluster.Route{Object: r.object, Route: to}
+	servers := r.serversOf(parents)
 	for i, p := range parents {
 		group, kind := gateway.GroupName, "Gateway"
 		if p.Group != nil {
@@ -98,7 +100,7 @@ func (r *reader) attach(to route.Route, parents []gateway.ParentReference) {
 		}
 		service := kind == "Service" && (group == "" || group == "core")
 		egress := kind == "EgressNetwork" && group == "policy.linkerd.io"
-		if !service && !egress {
+		if !service && !egress || r.group == policy.Group { // the group's own HTTPRoute is read for Servers only
 			continue
 		}
 		one := cluster.Parent{Kind: kind, Namespace: r.object.Namespace, Name: string(p.Name)}
@@ -114,8 +116,14 @@ func (r *reader) attach(to route.Route, parents []gateway.ParentReference) {
 		}
 		out.Parents = append(out.Parents, one)
 	}
+	if len(servers) > 0 {
+		r.attachServers(to, servers, len(out.Parents) == 0)
+		if len(out.Parents) == 0 {
+			return
+		}
+	}
 	if len(out.Parents) == 0 {
-		r.skipped[r.object.Kind+" of no Service and no EgressNetwork"]++
+		r.skipped[r.object.Kind+" of no Service, Server or EgressNetwork"]++
 		return
 	}
 	r.judge(out)

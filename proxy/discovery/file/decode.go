@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -48,6 +49,7 @@ type reader struct {
 	*content
 	doc       *document
 	object    discovery.Object
+	group     string // of the object
 	namespace string
 }
 
@@ -114,6 +116,7 @@ func (r *reader) one(head typed, raw []byte) {
 	if !grouped {
 		group = ""
 	}
+	r.group = group
 	read := r.kinds()[group+"/"+head.Kind]
 	if read == nil {
 		r.skipped[head.APIVersion+" "+head.Kind]++
@@ -133,6 +136,10 @@ func (r *reader) one(head typed, raw []byte) {
 // A field that the type does not have is a warning only: it may be of a later
 // version.
 func (r *reader) into(raw []byte, to any) bool {
+	if r.given != nil {
+		reflect.ValueOf(to).Elem().Set(reflect.ValueOf(r.given).Elem())
+		return true
+	}
 	unknown, err := kjson.UnmarshalStrict(raw, to)
 	if err != nil {
 		r.typeError(raw, err)

@@ -257,6 +257,7 @@ func (r *Reader) sum(names []string, report *Report) {
 		}
 	}
 	report.Problems = append(report.Problems, between(r.last)...)
+	report.Problems = append(report.Problems, policyProblems(r.last)...)
 }
 
 // between are the problems that objects have with each other.

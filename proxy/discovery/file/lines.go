@@ -18,6 +18,9 @@ type lines struct {
 // with dots in it as `metadata.annotations["a.b/c"]`. It is that of the nearest
 // field above where there is no such field.
 func (d *document) lineOf(field string) int {
+	if d.file == "" {
+		return 0 // it came from no file
+	}
 	if !d.nodes.read {
 		d.nodes.read = true
 		var n yaml.Node

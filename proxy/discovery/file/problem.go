@@ -25,7 +25,14 @@ const (
 	Contradiction   Code = "contradiction" // two objects declare a port differently
 	Twice           Code = "twice"         // two objects claim the same
 	NoSlices        Code = "no-endpoint-slices"
-	NoBackend       Code = "no-backend" // of a route
+	NoBackend       Code = "no-backend"          // of a route
+	UnknownRef      Code = "unknown-reference"   // of a policy
+	NoTarget        Code = "no-target"           // a policy or a route is for nothing
+	Overlap         Code = "overlapping-servers" // two Servers select one port
+	SelectsNothing  Code = "selects-nothing"     // a Server
+	UnknownPortName Code = "unknown-port-name"   // of a Server
+	OpenToAll       Code = "open-to-all"         // a policy that requires nothing
+	NeverApplies    Code = "never-applies"       // a policy for requests where there are none
 )
 
 // breaks reports whether a problem of that code breaks a load.
