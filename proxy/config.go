@@ -52,6 +52,9 @@ type Config struct {
 	// Workload API listens. From one of them the proxy has its certificate; neither: it
 	// has none, and speaks no TLS.
 	IdentityDir, SPIFFESocket string
+	// LeaveTLS: an application's own TLS goes to meshed endpoints as it is, not once
+	// more inside of the mesh's.
+	LeaveTLS bool
 
 	DetectTimeout    time.Duration // then fail open
 	EarlyDialAfter   time.Duration // 0: never

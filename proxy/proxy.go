@@ -24,6 +24,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/forward"
 	"github.com/meshctl/meshctl/proxy/identity"
 	"github.com/meshctl/meshctl/proxy/inbound"
+	"github.com/meshctl/meshctl/proxy/mesh"
 	"github.com/meshctl/meshctl/proxy/metrics"
 	"github.com/meshctl/meshctl/proxy/outbound"
 	"github.com/meshctl/meshctl/proxy/policy"
@@ -161,11 +162,16 @@ func (p *Proxy) route() error {
 	if err := p.ownPorts(own); err != nil {
 		return err
 	}
-	out := outbound.New(declared)
+	in, out := inbound.New(own), outbound.New(declared)
 	out.Targets, out.Mediate = p.targets.resolver(), p.cfg.Intermediate
-	p.inbound = forward.New(fc, metrics.Inbound, inbound.New(own), p.metrics, p.cfg.Log, memory, p.loops)
+	if p.identity != nil {
+		fc.Mesh, fc.LeaveTLS = mesh.New(p.identity), p.cfg.LeaveTLS
+		fc.Exchange.Mesh = fc.Mesh
+		out.Mesh, in.Mediate = true, true
+	}
 	p.outbound = forward.New(fc, metrics.Outbound, out, p.metrics, p.cfg.Log, memory, p.loops)
-	out.Lanes = p.outbound.Lanes()
+	p.inbound = forward.New(fc, metrics.Inbound, in, p.metrics, p.cfg.Log, memory, p.loops)
+	in.Lanes, out.Lanes = p.inbound.Lanes(), p.outbound.Lanes()
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"strconv"
 
 	"github.com/spf13/pflag"
 
@@ -21,6 +22,11 @@ const (
 func registerIdentity(f *pflag.FlagSet, c *proxy.Config) {
 	f.StringVar(&c.IdentityDir, "identity-dir", "", "directory with the proxy's certificate for mTLS: tls.crt, tls.key and ca.crt, as cert-manager mounts them; read again when they change ("+linkerdIdentityDir+")")
 	f.StringVar(&c.SPIFFESocket, "spiffe-socket", "", "have the certificate from the SPIFFE Workload API at this Unix socket instead: a path, or unix:///run/spire/agent.sock ("+spiffeSocket+")")
+	f.BoolFunc("mesh-wrap-tls", "an application's own TLS goes inside of the mesh's (true), so that both proxies know who is at the other end; false: it goes to the endpoint as it is", func(v string) error {
+		wrap, err := strconv.ParseBool(v)
+		c.LeaveTLS = !wrap
+		return err
+	})
 }
 
 // identityOf completes the two fields from the environment, and refuses what

@@ -22,6 +22,9 @@ type Connection struct {
 	Reason    string         // why it is served so
 	SNI       string         // server name of a ClientHello
 	ALPN      string         // protocols a ClientHello offers, comma-joined
+	TLS       string         // true: mTLS with the client (inbound) or the endpoint (outbound)
+	ClientID  string         // inbound: the verified identity of the client
+	ServerID  string         // outbound: that of the endpoint
 	State     string         // detecting, dialing, relaying, draining ...
 	BytesIn   uint64         // read from the client
 	BytesOut  uint64         // written to the client
@@ -41,6 +44,9 @@ type shown struct {
 	Reason    string         `json:"reason,omitempty"`
 	SNI       string         `json:"sni,omitempty"`
 	ALPN      string         `json:"alpn,omitempty"`
+	TLS       string         `json:"tls,omitempty"`
+	ClientID  string         `json:"client_id,omitempty"`
+	ServerID  string         `json:"server_id,omitempty"`
 	State     string         `json:"state,omitempty"`
 	BytesIn   uint64         `json:"bytes_in"`
 	BytesOut  uint64         `json:"bytes_out"`
@@ -53,7 +59,7 @@ func (c Connection) MarshalJSON() ([]byte, error) {
 	return json.Marshal(shown{
 		Direction: c.Direction, Client: unmap(c.Client), Target: unmap(c.Target),
 		Service: c.Service, Endpoint: unmap(c.Endpoint), Declared: c.Declared,
-		Protocol: c.Protocol, Detected: c.Detected, Reason: c.Reason, SNI: c.SNI, ALPN: c.ALPN, State: c.State,
+		Protocol: c.Protocol, Detected: c.Detected, Reason: c.Reason, SNI: c.SNI, ALPN: c.ALPN, TLS: c.TLS, ClientID: c.ClientID, ServerID: c.ServerID, State: c.State,
 		BytesIn: c.BytesIn, BytesOut: c.BytesOut, AgeMS: c.Age.Milliseconds(),
 	})
 }

@@ -3,6 +3,7 @@ package forward
 import (
 	"github.com/meshctl/meshctl/proxy/admin"
 	"github.com/meshctl/meshctl/proxy/l4"
+	"github.com/meshctl/meshctl/proxy/metrics"
 )
 
 // describe shows fl as it is now, for /connections.
@@ -11,6 +12,13 @@ func (fl *flow) describe() admin.Connection {
 		Direction: fl.lane.forwarder.direction.String(), Client: fl.client, Target: fl.route.Target,
 		Protocol: fl.kind.String(), Detected: fl.detected, Reason: fl.reason.String(), SNI: fl.sni, ALPN: fl.alpn,
 		State: fl.state(), BytesIn: fl.bytes[l4.Client], BytesOut: fl.bytes[l4.Server], Age: fl.lane.loop.Now() - fl.started,
+	}
+	if f := fl.lane.forwarder; f.cfg.Mesh != nil {
+		l := fl.tlsLabels()
+		if fl.phase != mediating && f.direction == metrics.Outbound {
+			l = fl.serverTLS()
+		}
+		c.TLS, c.ClientID, c.ServerID = l.TLS, l.ClientID, l.ServerID
 	}
 	if v := fl.route.View; v != nil {
 		c.Declared = v.Protocol.String()
@@ -29,6 +37,8 @@ func (fl *flow) state() string {
 	switch fl.phase {
 	case detecting:
 		return "detecting"
+	case securing, directed:
+		return "securing"
 	case connecting:
 		return "connecting"
 	case mediating:

@@ -24,7 +24,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // source is an identity.Source whose certificate a test replaces.
-type source struct{ now atomic.Pointer[identity.Snapshot] }
+type source struct {
+	now atomic.Pointer[identity.Snapshot]
+}
 
 func (s *source) Current() (*identity.Snapshot, error) {
 	if c := s.now.Load(); c != nil {
@@ -438,7 +440,10 @@ func TestAHandshakeInPiecesAndOneThatIsGivenUp(t *testing.T) {
 	r.server.shake.GiveUp()
 	r.server.shake.GiveUp()
 	r.server.sock.Close()
-	r.until("the end", func() bool { _, e := r.client.sock.RawRead(hello); return e != 0 && e != unix.EAGAIN || !r.server.sock.Open() })
+	r.until("the end", func() bool {
+		_, e := r.client.sock.RawRead(hello)
+		return e != 0 && e != unix.EAGAIN || !r.server.sock.Open()
+	})
 	if r.server.done {
 		t.Error("done was called after GiveUp")
 	}
