@@ -42,6 +42,10 @@ var floors = map[string]int{
 	"rules/nftables": 2,
 	"rules/iptables": 2,
 
+	"inject":          3,
+	"inject/manifest": 2,
+	"inject/patch":    1,
+
 	"internal/ports":      0,
 	"internal/annotation": 1,
 	"internal/listen":     1,
@@ -182,6 +186,15 @@ var arrows = []arrow{
 	{"proxy/route", "proxy/message", "matches and edits a Head"},
 	{"proxy/route", "internal/annotation", "durations and switches as annotations write them"},
 
+	{"cmd/meshctl", "inject", "meshctl inject and uninject"},
+	{"cmd/meshctl", "inject/manifest", "reads the files that inject changes"},
+	{"inject", "inject/manifest", "workloads in files"},
+	{"inject", "inject/patch", "what an injection changes"},
+	{"inject", "internal/annotation", "what a pod asks for"},
+	{"inject", "internal/ports", "lists of ports"},
+	{"inject", "rules", "judges the rules before an init container fails on them"},
+	{"inject/manifest", "inject/patch", "does to text what a patch does to an object"},
+
 	{"internal/knownports", "internal/ports", "the default lists"},
 	{"internal/simulation", "proxy/balance", "lets requests queue at what it chooses"},
 	{"internal/tools/balancing", "internal/simulation", "draws what came out"},
@@ -200,9 +213,9 @@ type library struct {
 }
 
 var libraries = []library{
-	{"k8s.io/", []string{"proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
-	{"sigs.k8s.io/", []string{"proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
-	{"go.yaml.in/yaml", []string{"proxy/discovery/file", "lint"}, "lines of fields"},
+	{"k8s.io/", []string{"inject", "proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
+	{"sigs.k8s.io/", []string{"inject", "proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
+	{"go.yaml.in/yaml", []string{"inject/manifest", "proxy/discovery/file", "lint"}, "lines of fields"},
 	{"github.com/fsnotify/fsnotify", []string{"proxy/discovery/file", "proxy/identity"}, "files that are followed: of resources, of the identity"},
 	{"github.com/spiffe/", []string{"proxy/identity"}, "SPIFFE IDs and the Workload API are the identity's"},
 	{"google.golang.org/grpc", []string{"proxy/identity", "proxy/discovery", "integration/servers"}, "gRPC is observed, not spoken, on the data path"},
