@@ -93,6 +93,7 @@ var arrows = []arrow{
 	{"cmd/meshctl", "proxy/discovery/file", "explain and check read resources; annotations"},
 	{"cmd/meshctl", "proxy/protocol", "what a port speaks, in explain"},
 	{"cmd/meshctl", "proxy/identity", "flags of the identity; meshctl identity"},
+	{"cmd/meshctl", "proxy/identity/authority", "meshctl identity init and issue"},
 
 	{"cmd/meshctl", "lint", "meshctl lint"},
 	{"lint", "internal/annotation", "keys and forms of annotations"},
