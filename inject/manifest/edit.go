@@ -41,7 +41,7 @@ func (d *Document) Apply(ops []patch.Op) error {
 
 // readBack makes sure that text says what is wanted.
 func (d *Document) readBack(text []byte, want any) ([]byte, error) {
-	again := &Document{file: d.file, line: d.line, text: text}
+	again := &Document{file: d.file, line: d.line, text: text, json: d.json}
 	if err := again.decode(); err != nil {
 		return nil, err
 	}

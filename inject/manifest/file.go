@@ -106,11 +106,10 @@ func (f *File) splitJSON(text []byte) error {
 		}
 		end := int(dec.InputOffset())
 		start := end - len(raw)
-		value, err := patch.Decode(raw)
-		if err != nil {
-			return &Error{f.Name, lineAt(text, start), err.Error()}
+		d := &Document{file: f.Name, line: lineAt(text, start), text: text[start:end], json: true}
+		if err := d.decode(); err != nil {
+			return err
 		}
-		d := &Document{file: f.Name, line: lineAt(text, start), text: text[start:end], json: true, object: value}
 		f.parts = append(f.parts, part{between: text[at:start]}, part{document: d})
 		at = end
 	}
@@ -174,9 +173,12 @@ func blank(text []byte) bool {
 var lineNumber = regexp.MustCompile(`line (\d+): `)
 
 // decode reads the document as Kubernetes would: YAML 1.1's words for booleans,
-// and no key twice.
+// and in YAML no key twice.
 func (d *Document) decode() error {
-	raw, err := yaml.YAMLToJSONStrict(d.text)
+	raw, err := d.text, error(nil)
+	if !d.json {
+		raw, err = yaml.YAMLToJSONStrict(d.text)
+	}
 	if err == nil {
 		d.object, err = patch.Decode(raw)
 	}

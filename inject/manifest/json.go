@@ -13,8 +13,14 @@ import (
 // letters; white space is written as the text's second line is indented.
 func editJSON(text []byte, ops []patch.Op) ([]byte, error) {
 	raw := json.RawMessage(text)
+	var err error
+	if items, ok := byItem(ops); ok {
+		if raw, err = editItems(raw, items); err != nil {
+			return nil, err
+		}
+		ops = nil
+	}
 	for _, op := range ops {
-		var err error
 		if raw, err = editValue(raw, patch.Steps(op.Path), op); err != nil {
 			return nil, err
 		}

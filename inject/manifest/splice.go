@@ -19,6 +19,9 @@ var errStyle = errors.New("not in block style")
 
 // splice does each operation by putting lines into text or taking lines out.
 func splice(text []byte, ops []patch.Op) ([]byte, error) {
+	if items, ok := byItem(ops); ok {
+		return spliceItems(text, items)
+	}
 	for _, op := range ops {
 		var err error
 		if text, err = spliceOne(text, op); err != nil {
@@ -38,18 +41,24 @@ type block struct {
 	key     *yaml.Node // of parent, in the mapping above it; nil in a list
 }
 
-func spliceOne(text []byte, op patch.Op) ([]byte, error) {
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil || len(root.Content) != 1 {
-		return nil, errStyle
-	}
-	b := &block{lines: strings.SplitAfter(string(text), "\n"), newline: "\n", parent: root.Content[0]}
+func newBlock(text []byte) *block {
+	b := &block{lines: strings.SplitAfter(string(text), "\n"), newline: "\n"}
 	if n := len(b.lines); b.lines[n-1] == "" {
 		b.lines = b.lines[:n-1]
 	}
 	if bytes.Contains(text, []byte("\r\n")) {
 		b.newline = "\r\n"
 	}
+	return b
+}
+
+func spliceOne(text []byte, op patch.Op) ([]byte, error) {
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil || len(root.Content) != 1 {
+		return nil, errStyle
+	}
+	b := newBlock(text)
+	b.parent = root.Content[0]
 	b.style(root.Content[0])
 	steps := patch.Steps(op.Path)
 	for _, s := range steps[:len(steps)-1] {
@@ -77,7 +86,7 @@ func spliceOne(text []byte, op patch.Op) ([]byte, error) {
 // style looks how the document indents.
 func (b *block) style(root *yaml.Node) {
 	b.step, b.compact = 2, true
-	seen := false
+	seen, stepped := false, false
 	var walk func(n *yaml.Node)
 	walk = func(n *yaml.Node) {
 		for i, c := range n.Content {
@@ -86,8 +95,8 @@ func (b *block) style(root *yaml.Node) {
 				switch {
 				case c.Kind == yaml.SequenceNode && !seen && by >= 0:
 					b.compact, seen = by == 0, true
-				case c.Kind == yaml.MappingNode && by > 0 && n == root:
-					b.step = by
+				case c.Kind == yaml.MappingNode && by > 0 && !stepped:
+					b.step, stepped = by, true
 				}
 			}
 			walk(c)
