@@ -29,6 +29,7 @@ var floors = map[string]int{
 	"proxy/discovery/cluster": 4,
 	"proxy/discovery/file":    4,
 	"proxy/discovery/table":   4,
+	"proxy/discovery/kube":    5,
 	"proxy/h1":                2,
 	"proxy/h2":                2,
 
@@ -166,6 +167,9 @@ var arrows = []arrow{
 	{"proxy/discovery/cluster", "internal/ports", "the default list"},
 	{"proxy/discovery/file", "proxy/discovery", "objects with their file and line"},
 	{"proxy/discovery/file", "proxy/discovery/cluster", "collects objects for it"},
+	{"proxy/discovery/kube", "proxy/discovery", "is a Source that changes in place"},
+	{"proxy/discovery/kube", "proxy/discovery/cluster", "keeps a picture of what the API server has"},
+	{"proxy/discovery/kube", "proxy/discovery/file", "has objects read by the code that reads files"},
 	{"proxy/discovery/table", "proxy/discovery", "one table of tests for every Source"},
 	{"proxy/discovery/table", "proxy/message", "requests that the table asks about"},
 	{"proxy/discovery/file", "proxy/route", "copies routes, and has them judged"},
