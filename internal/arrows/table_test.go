@@ -172,6 +172,7 @@ var arrows = []arrow{
 	{"proxy/discovery/kube", "proxy/discovery/file", "has objects read by the code that reads files"},
 	{"proxy/discovery/table", "proxy/discovery", "one table of tests for every Source"},
 	{"proxy/discovery/table", "proxy/message", "requests that the table asks about"},
+	{"proxy/discovery/file", "internal/ports", "ports that a pod keeps away from its proxy"},
 	{"proxy/discovery/file", "proxy/route", "copies routes, and has them judged"},
 	{"proxy/discovery/file", "internal/annotation", "annotations of objects, and the pod's own file"},
 	{"internal/annotation", "internal/ports", "lists of ports"},

@@ -144,7 +144,7 @@ func Decide(f Facts) Decision {
 	switch f.Kind {
 	case ServicePort:
 		return f.receiversWord(f.ofService())
-	case HeadlessPod, Pod:
+	case HeadlessPod, Pod, Workload:
 		if len(f.Receivers) > 0 {
 			r := f.Receivers[0]
 			l, reason := r.list()

@@ -24,6 +24,7 @@ const (
 	ServicePort Kind = iota + 1 // a cluster address of a Service
 	HeadlessPod                 // a pod behind a Service without cluster address
 	Pod                         // a pod's own address
+	Workload                    // an ExternalWorkload's own address
 	Egress                      // an address inside an EgressNetwork
 	Address                     // an address that nothing is known of
 )
@@ -37,6 +38,8 @@ func (k Kind) String() string {
 		return "headless"
 	case Pod:
 		return "pod"
+	case Workload:
+		return "workload"
 	case Egress:
 		return "egress"
 	case Address:
@@ -98,6 +101,7 @@ type Endpoint struct {
 	Node   string
 	Zone   string
 	Opaque bool // the pod's own annotation declares the port opaque
+	Mesh   Mesh // whether it is in the mesh
 }
 
 // Backend is a port of a Service that a route sends to.

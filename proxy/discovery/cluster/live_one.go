@@ -141,6 +141,7 @@ func (l *Live) pod(n name, now *Pod, change *discovery.Change) {
 		return
 	}
 	l.s.pods[n] = now
+	l.s.identify(now)
 	for _, a := range now.IPs {
 		change.AddAddr(a)
 		l.podIPs.claim(l.s.podIPs, a, now)
