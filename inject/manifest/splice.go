@@ -19,6 +19,9 @@ var errStyle = errors.New("not in block style")
 
 // splice does each operation by putting lines into text or taking lines out.
 func splice(text []byte, ops []patch.Op) ([]byte, error) {
+	if oddLineEnds(text) {
+		return nil, errStyle
+	}
 	if items, ok := byItem(ops); ok {
 		return spliceItems(text, items)
 	}
@@ -29,6 +32,15 @@ func splice(text []byte, ops []patch.Op) ([]byte, error) {
 		}
 	}
 	return text, nil
+}
+
+// oddLineEnds reports whether there are line ends that the YAML library counts
+// (YAML 1.1, 4.2) and we do not: a carriage return alone, NEL, LS, PS.
+func oddLineEnds(text []byte) bool {
+	if bytes.ContainsAny(text, "\u0085\u2028\u2029") {
+		return true
+	}
+	return bytes.Count(text, []byte("\r")) != bytes.Count(text, []byte("\r\n"))
 }
 
 // block is a document cut into lines, with the place where one operation works.
