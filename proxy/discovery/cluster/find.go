@@ -195,6 +195,9 @@ func (s *Snapshot) egress(a netip.Addr) *Egress {
 	var best *Egress
 	bits := -1
 	for _, e := range s.egresses { // in the order of age and name
+		if e.Namespace != s.cfg.Namespace && e.Namespace != GlobalEgress {
+			continue
+		}
 		n := e.bits(a, s.cfg.Networks)
 		local := e.Namespace == s.cfg.Namespace
 		switch {

@@ -14,6 +14,8 @@ import (
 type Config struct {
 	// Namespace is that of the clients: whose EgressNetworks count.
 	Namespace string
+	// Everyone: the picture is for clients of every namespace. See In.
+	Everyone bool
 	// Opaque is the default list of opaque ports.
 	Opaque ports.Set
 	// Networks are the cluster's own, which an EgressNetwork without networks
@@ -104,6 +106,13 @@ func Build(cfg Config, all Objects, before *Snapshot) *Snapshot {
 	return s
 }
 
+// In is the same picture for clients of a namespace, if it was made for everyone.
+func (s *Snapshot) In(namespace string) *Snapshot {
+	out := *s
+	out.cfg.Namespace = namespace
+	return &out
+}
+
 func named(o discovery.Object) name { return name{o.Namespace, o.Name} }
 
 // put adds an object under its key; the later of two counts.
@@ -181,7 +190,7 @@ func (s *Snapshot) addEgresses(list []*Egress) {
 		put(s, last, named(e.Object), e, e.Object, func(o *Egress) discovery.Object { return o.Object })
 	}
 	for _, e := range list {
-		if last[named(e.Object)] == e && (e.Namespace == s.cfg.Namespace || e.Namespace == GlobalEgress) {
+		if last[named(e.Object)] == e && (s.cfg.Everyone || e.Namespace == s.cfg.Namespace || e.Namespace == GlobalEgress) {
 			s.egresses = append(s.egresses, e)
 		}
 	}
