@@ -159,6 +159,10 @@ type View struct {
 	Port     uint16 // of the Service, else of the address
 	PortName string // of the Service's port
 	Refused  Refusal
+	// Pending: the source has been asked and has not answered yet. There are no
+	// endpoints then, which are waited for as those of a Service are; what comes next
+	// is the answer, or after a while the address as it is.
+	Pending  bool
 	Protocol Decision
 	// Endpoints are those that are ready, sorted by address; for all but a
 	// Service's port it is the destination itself. None: nothing is ready.
@@ -173,7 +177,7 @@ type View struct {
 // same reports whether two Views say the same; their versions do not count.
 func (v *View) same(o *View) bool {
 	return v.Kind == o.Kind && v.Object == o.Object && v.Port == o.Port && v.PortName == o.PortName &&
-		v.Refused == o.Refused && v.Protocol.same(o.Protocol) && slices.Equal(v.Endpoints, o.Endpoints) &&
+		v.Refused == o.Refused && v.Pending == o.Pending && v.Protocol.same(o.Protocol) && slices.Equal(v.Endpoints, o.Endpoints) &&
 		v.Table == o.Table && slices.EqualFunc(v.Backends, o.Backends, Backend.same)
 }
 
