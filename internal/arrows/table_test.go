@@ -22,6 +22,7 @@ var floors = map[string]int{
 	"proxy/protocol":          1,
 	"proxy/message":           1,
 	"proxy/mesh/header":       1,
+	"proxy/mesh/origproto":    2,
 	"proxy/hpack":             1,
 	"proxy/balance":           1,
 	"proxy/route":             2,
@@ -189,6 +190,7 @@ var arrows = []arrow{
 	{"proxy/h2", "proxy/conn", "drives the socket of a connection"},
 	{"proxy/h2", "proxy/message", "implements its streams"},
 	{"proxy/h2", "proxy/hpack", "header blocks"},
+	{"proxy/mesh/origproto", "proxy/message", "edits a Head"},
 	{"proxy/route", "proxy/message", "matches and edits a Head"},
 	{"proxy/route", "internal/annotation", "durations and switches as annotations write them"},
 
