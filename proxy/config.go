@@ -6,11 +6,13 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/meshctl/meshctl/internal/listen"
 	"github.com/meshctl/meshctl/internal/ports"
 	"github.com/meshctl/meshctl/proxy/accesslog"
+	"github.com/meshctl/meshctl/proxy/discovery/cluster"
 	"github.com/meshctl/meshctl/proxy/metrics"
 	"github.com/meshctl/meshctl/proxy/policy"
 )
@@ -55,6 +57,8 @@ type Config struct {
 	// LeaveTLS: an application's own TLS goes to meshed endpoints as it is, not once
 	// more inside of the mesh's.
 	LeaveTLS bool
+	// TrustDomain ends the names of the identities of pods; empty: cluster.local.
+	TrustDomain string
 
 	DetectTimeout    time.Duration // then fail open
 	EarlyDialAfter   time.Duration // 0: never
@@ -93,6 +97,7 @@ func DefaultConfig() Config {
 		AdminListen:         []netip.AddrPort{netip.MustParseAddrPort("[::]:4191")},
 		OpaquePorts:         policy.DefaultOpaque(),
 		Namespace:           "default",
+		TrustDomain:         cluster.DefaultTrustDomain,
 		DetectTimeout:       10 * time.Second,
 		EarlyDialAfter:      250 * time.Millisecond,
 		ConnectTimeout:      time.Second,
@@ -128,6 +133,8 @@ func (c Config) Validate() error {
 		return errors.New("no place for the access log")
 	case c.IdentityDir != "" && c.SPIFFESocket != "":
 		return errors.New("an identity from files and one from a SPIFFE socket: choose one")
+	case c.TrustDomain != "" && !dnsName(c.TrustDomain):
+		return fmt.Errorf("the identity trust domain %q is no DNS name, such as cluster.local", c.TrustDomain)
 	case c.Log == nil:
 		return errors.New("no log to write to")
 	}
@@ -143,4 +150,19 @@ func (c *Config) own() ports.Set {
 		}
 	}
 	return ports.Of(own...)
+}
+
+// dnsName reports whether s is labels of letters, digits and hyphens (RFC 1123, 2.1).
+func dnsName(s string) bool {
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for _, c := range []byte(label) {
+			if c != '-' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+				return false
+			}
+		}
+	}
+	return len(s) <= 253
 }

@@ -65,10 +65,10 @@ func New(cfg Config) (*Proxy, error) {
 }
 
 func (p *Proxy) build() error {
-	if err := p.open(); err != nil {
+	if err := p.identify(); err != nil {
 		return err
 	}
-	if err := p.identify(); err != nil {
+	if err := p.open(); err != nil {
 		return err
 	}
 	cfg := &p.cfg

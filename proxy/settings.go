@@ -22,6 +22,7 @@ type settings struct {
 	Namespace           string           `json:"namespace"`
 	IdentityDir         string           `json:"identity_dir,omitempty"`
 	SPIFFESocket        string           `json:"spiffe_socket,omitempty"`
+	TrustDomain         string           `json:"identity_trust_domain"`
 	DetectTimeout       string           `json:"detect_timeout"`
 	EarlyDialAfter      string           `json:"early_dial_after"`
 	ConnectTimeout      string           `json:"connect_timeout"`
@@ -36,7 +37,7 @@ func (c Config) settings() settings {
 	d := time.Duration.String
 	return settings{
 		Version: c.Version, InboundListen: c.InboundListen, OutboundListen: c.OutboundListen, AdminListen: c.AdminListen,
-		OpaquePorts: c.OpaquePorts.String(), Annotations: c.Annotations, Resources: c.Resources, Namespace: c.Namespace,
+		OpaquePorts: c.OpaquePorts.String(), Annotations: c.Annotations, Resources: c.Resources, Namespace: c.Namespace, TrustDomain: c.TrustDomain,
 		IdentityDir: c.IdentityDir, SPIFFESocket: c.SPIFFESocket,
 		DetectTimeout: d(c.DetectTimeout), EarlyDialAfter: d(c.EarlyDialAfter),
 		ConnectTimeout: d(c.ConnectTimeout), IdleTimeout: d(c.IdleTimeout), HalfCloseTimeout: d(c.HalfCloseTimeout),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshctl/meshctl/internal/annotation"
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/proxy/conn"
 	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
 	"github.com/meshctl/meshctl/proxy/discovery/file"
@@ -36,9 +37,10 @@ func (p *Proxy) discover() error {
 		}
 		return nil
 	}
+	locals := &conn.Locals{}
 	p.targets.reader = file.NewReader(file.Config{
 		Paths: p.cfg.Resources, Log: p.cfg.Log,
-		Cluster: cluster.Config{Namespace: p.cfg.Namespace, Opaque: p.cfg.OpaquePorts},
+		Cluster: cluster.Config{Namespace: p.cfg.Namespace, Opaque: p.cfg.OpaquePorts, TrustDomain: p.cfg.TrustDomain, Local: locals.Has},
 		Told:    p.countLoad,
 	})
 	snapshot, report := p.targets.reader.Load()

@@ -95,7 +95,7 @@ func (c *checkFlags) checkResources(all *checked) {
 	}
 	_, report := file.NewReader(file.Config{
 		Paths:   c.resources,
-		Cluster: cluster.Config{Namespace: c.namespace, Opaque: policy.DefaultOpaque()},
+		Cluster: cluster.Config{Namespace: c.namespace, Opaque: policy.DefaultOpaque(), TrustDomain: c.trustDomain},
 	}).Load()
 	all.Files, all.Objects, all.Skipped = report.Files, report.Objects, report.Skipped
 	for _, p := range report.Problems {

@@ -97,7 +97,7 @@ func (e *explainFlags) run(cmd *cobra.Command, target string) error {
 		settings = *from.settings
 	}
 	answer := e.explain(from, packet, settings)
-	if err := e.explainTarget(&answer, packet, settings); err != nil {
+	if err := e.explainTarget(&answer, from, packet, settings); err != nil {
 		return err
 	}
 	if e.output == "json" {
@@ -196,11 +196,11 @@ func (e *explainFlags) explain(from source, packet rules.Packet, settings proxyS
 }
 
 // explainTarget adds what the resources say of an outbound destination.
-func (e *explainFlags) explainTarget(a *explanation, packet rules.Packet, settings proxySettings) error {
+func (e *explainFlags) explainTarget(a *explanation, from source, packet rules.Packet, settings proxySettings) error {
 	if packet.Direction != rules.Outbound || a.Proxy == nil || !a.Proxy.speaks() {
 		return nil
 	}
-	target, err := e.target(packet.Dst, settings.opaque)
+	target, err := e.target(packet.Dst, settings.opaque, from.owns)
 	if err != nil || target == nil {
 		return err
 	}

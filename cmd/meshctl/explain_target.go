@@ -15,30 +15,31 @@ import (
 
 // targetAnswer is what a destination stands for, by the resources.
 type targetAnswer struct {
-	Kind      string   `json:"kind"` // service, headless, pod, egress or address
-	Object    string   `json:"object,omitempty"`
-	Place     string   `json:"place,omitempty"` // file:line
-	Port      uint16   `json:"port"`
-	PortName  string   `json:"port_name,omitempty"`
-	Refused   string   `json:"refused,omitempty"`
-	Protocol  string   `json:"protocol,omitempty"` // empty: the first bytes tell
-	Reason    string   `json:"reason"`
-	Decided   string   `json:"decided"` // in words, with the object and its place
-	DecidedBy string   `json:"decided_by,omitempty"`
-	DecidedAt string   `json:"decided_at,omitempty"` // file:line
-	Endpoints []string `json:"endpoints,omitempty"`
-	Routes    bool     `json:"routes,omitempty"`
-	Warnings  []string `json:"warnings,omitempty"`
+	Kind      string       `json:"kind"` // service, headless, pod, workload, egress or address
+	Object    string       `json:"object,omitempty"`
+	Place     string       `json:"place,omitempty"` // file:line
+	Port      uint16       `json:"port"`
+	PortName  string       `json:"port_name,omitempty"`
+	Refused   string       `json:"refused,omitempty"`
+	Protocol  string       `json:"protocol,omitempty"` // empty: the first bytes tell
+	Reason    string       `json:"reason"`
+	Decided   string       `json:"decided"` // in words, with the object and its place
+	DecidedBy string       `json:"decided_by,omitempty"`
+	DecidedAt string       `json:"decided_at,omitempty"` // file:line
+	Endpoints []string     `json:"endpoints,omitempty"`
+	Mesh      []meshAnswer `json:"mesh,omitempty"` // of each endpoint, in their order
+	Routes    bool         `json:"routes,omitempty"`
+	Warnings  []string     `json:"warnings,omitempty"`
 }
 
 // target asks the resources about a destination; nil without resources.
-func (e *explainFlags) target(dst netip.AddrPort, opaque ports.Set) (*targetAnswer, error) {
+func (e *explainFlags) target(dst netip.AddrPort, opaque ports.Set, local func(netip.Addr) bool) (*targetAnswer, error) {
 	if len(e.targets.resources) == 0 {
 		return nil, nil
 	}
 	snapshot, report := file.NewReader(file.Config{
 		Paths:   e.targets.resources,
-		Cluster: cluster.Config{Namespace: e.targets.namespace, Opaque: opaque},
+		Cluster: cluster.Config{Namespace: e.targets.namespace, Opaque: opaque, TrustDomain: e.targets.trustDomain, Local: local},
 	}).Load()
 	if err := report.Err(); err != nil {
 		return nil, inputError{fmt.Errorf("reading resources: %w", err)}
@@ -54,6 +55,7 @@ func (e *explainFlags) target(dst netip.AddrPort, opaque ports.Set) (*targetAnsw
 	}
 	for _, endpoint := range v.Endpoints {
 		a.Endpoints = append(a.Endpoints, endpoint.Addr.String())
+		a.Mesh = append(a.Mesh, meshOf(endpoint))
 	}
 	return a, nil
 }
@@ -104,6 +106,9 @@ func (a *targetAnswer) lines() []string {
 			}
 			out = append(out, "  one of   "+list)
 		}
+	}
+	if a.Refused == "" {
+		out = append(out, a.meshLines()...)
 	}
 	if a.Routes {
 		out = append(out, "  routes   requests go by its routes or annotations")

@@ -113,6 +113,7 @@ func (p *proxyFlags) config(log io.Writer) (proxy.Config, error) {
 	if err := identityOf(&c); err != nil {
 		return c, err
 	}
+	c.TrustDomain = p.targets.trustDomain
 	if p.fixedTarget != "" {
 		if c.FixedTarget, err = netip.ParseAddrPort(p.fixedTarget); err != nil {
 			return c, usagef("--fixed-target: %w", err)

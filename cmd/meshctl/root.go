@@ -25,6 +25,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(newExplainCommand())                                         // explain.go
 	root.AddCommand(newPortsCommand())                                           // ports.go
 	root.AddCommand(newCheckCommand())                                           // check.go
+	root.AddCommand(newIdentityCommand())                                        // identity.go
 	root.AddCommand(newInjectCommand(), newUninjectCommand(), newAwaitCommand()) // inject.go, inject_await.go
 	root.AddCommand(newLintCommand())                                            // lint.go
 	root.AddCommand(newDemoCommand())                                            // demo.go

@@ -13,6 +13,7 @@ import (
 	"github.com/meshctl/meshctl/internal/annotation"
 	"github.com/meshctl/meshctl/internal/listen"
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/proxy/discovery/cluster"
 	"github.com/meshctl/meshctl/proxy/discovery/file"
 	"github.com/meshctl/meshctl/rules"
 )
@@ -22,6 +23,7 @@ import (
 type targetFlags struct {
 	resources   []string
 	namespace   string
+	trustDomain string
 	annotations string
 }
 
@@ -33,6 +35,7 @@ func (t *targetFlags) register(f *pflag.FlagSet) {
 func (t *targetFlags) registerResources(f *pflag.FlagSet) {
 	f.StringSliceVar(&t.resources, "resources", nil, "files, or directories of *.yaml and *.json, with Kubernetes objects as kubectl prints them; read again when they change")
 	f.StringVar(&t.namespace, "namespace", "default", "the pod's namespace: whose EgressNetworks and routes count")
+	f.StringVar(&t.trustDomain, "identity-trust-domain", cluster.DefaultTrustDomain, "what the identities of meshed pods end in")
 }
 
 // inputError is a file that cannot be used; exit code 65.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -21,7 +22,7 @@ func TestGoldenExplainNamesTheObjectAndTheLineThatDecide(t *testing.T) {
 	for _, dst := range []string{
 		"10.96.14.20:80", "10.96.14.20:81", "10.96.14.20:82", "10.96.14.20:83", "10.96.14.20:84", "10.96.14.20:85", "10.96.14.20:86", "10.96.14.20:87",
 		"[fd00:96::1420]:80", "10.96.14.21:3306", "10.96.14.21:4406", "10.96.14.30:7000", "10.244.1.31:9000", "10.244.1.11:8084",
-		"198.51.100.1:9999", "198.51.100.65:443", "203.0.113.5:25", "10.244.9.9:80",
+		"198.51.100.1:9999", "198.51.100.65:443", "203.0.113.5:25", "10.244.9.9:80", "10.96.14.50:80", "10.244.5.1:80", "10.244.5.2:8080", "198.18.0.7:8080",
 	} {
 		out, err := ask(t, "explain", "--skip-outbound-ports", "", "--namespace", "shop", "--resources", exampleCluster, dst)
 		if err != nil {
@@ -53,6 +54,27 @@ func TestExplainTellsATargetAsJSON(t *testing.T) {
 	}
 	if a.Proxy.Action != "opaque" {
 		t.Errorf("proxy %+v", a.Proxy)
+	}
+}
+
+func TestExplainTellsTheMeshIdentityOfEachEndpointAsJSON(t *testing.T) {
+	out, err := ask(t, "explain", "-o", "json", "--identity-trust-domain", "edge.example", "--resources", exampleCluster, "10.96.14.50:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a explanation
+	if err := json.Unmarshal([]byte(out), &a); err != nil {
+		t.Fatal(err)
+	}
+	const orders = "orders.edge.serviceaccount.identity.linkerd.edge.example"
+	want := []meshAnswer{
+		{Endpoint: "10.244.5.1:8080", Identity: orders, ServerName: orders, Port: 4143},
+		{Endpoint: "10.244.5.2:8080", NoTLS: "port_skipped"},
+		{Endpoint: "10.244.5.3:8080", NoTLS: "not_provided_by_service_discovery"},
+		{Endpoint: "198.18.0.7:8080", Identity: "spiffe://root.edge.example/orders-vm", ServerName: "orders-vm.edge.example", Port: 4143},
+	}
+	if a.Target == nil || !slices.Equal(a.Target.Mesh, want) {
+		t.Errorf("target %+v", a.Target)
 	}
 }
 

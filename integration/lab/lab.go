@@ -87,9 +87,20 @@ func Pair(t testing.TB) *Net {
 // sweepAtDeath leaves a shell that waits for its standard input to end, which
 // happens at the test's cleanup and also when the test binary is killed, and
 // then removes the names. It has its own session: Ctrl-C does not reach it.
+//
+// umount(8) reads /proc/self/mountinfo, in which an entry may be missing while
+// others mount and unmount: it then takes a mount for none, and the name cannot be
+// removed. So it is tried again, for 10 s at most.
 func sweepAtDeath(t testing.TB, names ...string) {
 	t.Helper()
-	script := `read x; for n in "$@"; do umount -l "/run/netns/$n" 2>/dev/null; rm -f "/run/netns/$n"; done`
+	script := `read x
+left=100
+for n in "$@"; do
+	while umount -l "/run/netns/$n" 2>/dev/null; ! rm -f "/run/netns/$n"; do
+		[ $((left -= 1)) -gt 0 ] || exit 1
+		sleep 0.1
+	done
+done`
 	sweeper := exec.Command("/bin/sh", append([]string{"-c", script, "sweep"}, names...)...)
 	sweeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	in, err := sweeper.StdinPipe()

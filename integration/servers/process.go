@@ -77,17 +77,22 @@ func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 // Log is the end of what the process has printed, and how it
 // ended if it has.
 func (p *Process) Log() string {
-	b, err := os.ReadFile(p.log)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	lines := strings.Split(strings.TrimSpace(p.Printed()), "\n")
 	select {
 	case <-p.gone:
 		lines = append(lines, "ended: "+p.State().String())
 	default:
 	}
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}
+
+// Printed is all that the process has printed so far.
+func (p *Process) Printed() string {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
 }
 
 // launch runs a program inside the namespace of at, and inside a PID and a mount

@@ -3,8 +3,11 @@ package targets
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/netip"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/interop"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/meshctl/meshctl/integration/lab"
 )
@@ -22,6 +26,28 @@ type backend struct {
 	got  atomic.Int64
 	busy atomic.Int64
 	stop func() // ends its listener and all of its connections
+
+	traces sync.Map // trace ids of the requests that have come
+}
+
+// trace is a traceparent of the i-th request, and the id in it.
+func trace(i int) (parent, id string) {
+	id = fmt.Sprintf("%032x", i)
+	return "00-" + id + "-00f067aa0ba902b7-01", id
+}
+
+// hear notes that a request has come.
+func (b *backend) hear(traceParent string) {
+	b.got.Add(1)
+	if len(traceParent) == 55 {
+		b.traces.Store(traceParent[3:35], true)
+	}
+}
+
+// heard reports whether that request has come.
+func (b *backend) heard(id string) bool {
+	_, ok := b.traces.Load(id)
+	return ok
 }
 
 // heard is what a backend tells of a request.
@@ -39,7 +65,7 @@ func httpBackend(t testing.TB, n *lab.Net, name, pod string, delay time.Duration
 	versions.SetHTTP1(true)
 	versions.SetUnencryptedHTTP2(true)
 	s := &http.Server{Protocols: &versions, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b.got.Add(1)
+		b.hear(r.Header.Get("Traceparent"))
 		b.busy.Add(1)
 		defer b.busy.Add(-1)
 		time.Sleep(delay)
@@ -67,7 +93,9 @@ func grpcBackend(t testing.TB, n *lab.Net, name, pod string, delay time.Duration
 	t.Helper()
 	b := &backend{name: name}
 	s := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
-		b.got.Add(1)
+		b.hear(strings.Join(metadata.ValueFromIncomingContext(ctx, "traceparent"), ""))
+		b.busy.Add(1)
+		defer b.busy.Add(-1)
 		time.Sleep(delay)
 		return call(ctx, req)
 	}))

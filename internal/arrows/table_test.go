@@ -22,6 +22,7 @@ var floors = map[string]int{
 	"proxy/protocol":          1,
 	"proxy/message":           1,
 	"proxy/mesh/header":       1,
+	"proxy/mesh/origproto":    2,
 	"proxy/hpack":             1,
 	"proxy/balance":           1,
 	"proxy/route":             2,
@@ -29,6 +30,7 @@ var floors = map[string]int{
 	"proxy/discovery/cluster": 4,
 	"proxy/discovery/file":    4,
 	"proxy/discovery/table":   4,
+	"proxy/discovery/kube":    5,
 	"proxy/h1":                2,
 	"proxy/h2":                2,
 
@@ -41,6 +43,10 @@ var floors = map[string]int{
 	"rules":          2,
 	"rules/nftables": 2,
 	"rules/iptables": 2,
+
+	"inject":          3,
+	"inject/manifest": 2,
+	"inject/patch":    1,
 
 	"internal/ports":      0,
 	"internal/annotation": 1,
@@ -89,6 +95,7 @@ var arrows = []arrow{
 	{"cmd/meshctl", "proxy/discovery/file", "explain and check read resources; annotations"},
 	{"cmd/meshctl", "proxy/protocol", "what a port speaks, in explain"},
 	{"cmd/meshctl", "proxy/identity", "flags of the identity; meshctl identity"},
+	{"cmd/meshctl", "proxy/identity/authority", "meshctl identity init and issue"},
 
 	{"cmd/meshctl", "lint", "meshctl lint"},
 	{"lint", "internal/annotation", "keys and forms of annotations"},
@@ -161,8 +168,12 @@ var arrows = []arrow{
 	{"proxy/discovery/cluster", "internal/ports", "the default list"},
 	{"proxy/discovery/file", "proxy/discovery", "objects with their file and line"},
 	{"proxy/discovery/file", "proxy/discovery/cluster", "collects objects for it"},
+	{"proxy/discovery/kube", "proxy/discovery", "is a Source that changes in place"},
+	{"proxy/discovery/kube", "proxy/discovery/cluster", "keeps a picture of what the API server has"},
+	{"proxy/discovery/kube", "proxy/discovery/file", "has objects read by the code that reads files"},
 	{"proxy/discovery/table", "proxy/discovery", "one table of tests for every Source"},
 	{"proxy/discovery/table", "proxy/message", "requests that the table asks about"},
+	{"proxy/discovery/file", "internal/ports", "ports that a pod keeps away from its proxy"},
 	{"proxy/discovery/file", "proxy/route", "copies routes, and has them judged"},
 	{"proxy/discovery/file", "internal/annotation", "annotations of objects, and the pod's own file"},
 	{"internal/annotation", "internal/ports", "lists of ports"},
@@ -179,8 +190,18 @@ var arrows = []arrow{
 	{"proxy/h2", "proxy/conn", "drives the socket of a connection"},
 	{"proxy/h2", "proxy/message", "implements its streams"},
 	{"proxy/h2", "proxy/hpack", "header blocks"},
+	{"proxy/mesh/origproto", "proxy/message", "edits a Head"},
 	{"proxy/route", "proxy/message", "matches and edits a Head"},
 	{"proxy/route", "internal/annotation", "durations and switches as annotations write them"},
+
+	{"cmd/meshctl", "inject", "meshctl inject and uninject"},
+	{"cmd/meshctl", "inject/manifest", "reads the files that inject changes"},
+	{"inject", "inject/manifest", "workloads in files"},
+	{"inject", "inject/patch", "what an injection changes"},
+	{"inject", "internal/annotation", "what a pod asks for"},
+	{"inject", "internal/ports", "lists of ports"},
+	{"inject", "rules", "judges the rules before an init container fails on them"},
+	{"inject/manifest", "inject/patch", "does to text what a patch does to an object"},
 
 	{"internal/knownports", "internal/ports", "the default lists"},
 	{"internal/simulation", "proxy/balance", "lets requests queue at what it chooses"},
@@ -200,9 +221,9 @@ type library struct {
 }
 
 var libraries = []library{
-	{"k8s.io/", []string{"proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
-	{"sigs.k8s.io/", []string{"proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
-	{"go.yaml.in/yaml", []string{"proxy/discovery/file", "lint"}, "lines of fields"},
+	{"k8s.io/", []string{"inject", "proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
+	{"sigs.k8s.io/", []string{"inject", "proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
+	{"go.yaml.in/yaml", []string{"inject/manifest", "proxy/discovery/file", "lint"}, "lines of fields"},
 	{"github.com/fsnotify/fsnotify", []string{"proxy/discovery/file", "proxy/identity"}, "files that are followed: of resources, of the identity"},
 	{"github.com/spiffe/", []string{"proxy/identity"}, "SPIFFE IDs and the Workload API are the identity's"},
 	{"google.golang.org/grpc", []string{"proxy/identity", "proxy/discovery", "integration/servers"}, "gRPC is observed, not spoken, on the data path"},

@@ -24,6 +24,7 @@ const (
 	PodList                              // opaque-ports of the receiving pod
 	EgressList                           // opaque-ports of the EgressNetwork
 	DefaultList
+	ControlPlane // a destination API, which does not say why
 )
 
 // String returns the word for logs and JSON.
@@ -43,6 +44,8 @@ func (r Reason) String() string {
 		return "egress_annotation"
 	case DefaultList:
 		return "default_list"
+	case ControlPlane:
+		return "control_plane"
 	default:
 		return "not_declared"
 	}
@@ -73,6 +76,10 @@ func (d Decision) String() string {
 		from += " (" + p + ")"
 	}
 	switch {
+	case d.Reason == ControlPlane && d.Kind == protocol.Unknown:
+		return "detect: the destination API declares nothing"
+	case d.Reason == ControlPlane:
+		return d.Kind.String() + ": as the destination API says"
 	case d.Reason == DefaultList && d.Kind == protocol.Unknown:
 		return "detect: not in the default list of opaque ports"
 	case d.Reason == DefaultList:
@@ -144,7 +151,7 @@ func Decide(f Facts) Decision {
 	switch f.Kind {
 	case ServicePort:
 		return f.receiversWord(f.ofService())
-	case HeadlessPod, Pod:
+	case HeadlessPod, Pod, Workload:
 		if len(f.Receivers) > 0 {
 			r := f.Receivers[0]
 			l, reason := r.list()

@@ -24,6 +24,7 @@ const (
 	ServicePort Kind = iota + 1 // a cluster address of a Service
 	HeadlessPod                 // a pod behind a Service without cluster address
 	Pod                         // a pod's own address
+	Workload                    // an ExternalWorkload's own address
 	Egress                      // an address inside an EgressNetwork
 	Address                     // an address that nothing is known of
 )
@@ -37,6 +38,8 @@ func (k Kind) String() string {
 		return "headless"
 	case Pod:
 		return "pod"
+	case Workload:
+		return "workload"
 	case Egress:
 		return "egress"
 	case Address:
@@ -98,6 +101,7 @@ type Endpoint struct {
 	Node   string
 	Zone   string
 	Opaque bool // the pod's own annotation declares the port opaque
+	Mesh   Mesh // whether it is in the mesh
 }
 
 // Backend is a port of a Service that a route sends to.
@@ -155,6 +159,10 @@ type View struct {
 	Port     uint16 // of the Service, else of the address
 	PortName string // of the Service's port
 	Refused  Refusal
+	// Pending: the source has been asked and has not answered yet. There are no
+	// endpoints then, which are waited for as those of a Service are; what comes next
+	// is the answer, or after a while the address as it is.
+	Pending  bool
 	Protocol Decision
 	// Endpoints are those that are ready, sorted by address; for all but a
 	// Service's port it is the destination itself. None: nothing is ready.
@@ -169,7 +177,7 @@ type View struct {
 // same reports whether two Views say the same; their versions do not count.
 func (v *View) same(o *View) bool {
 	return v.Kind == o.Kind && v.Object == o.Object && v.Port == o.Port && v.PortName == o.PortName &&
-		v.Refused == o.Refused && v.Protocol.same(o.Protocol) && slices.Equal(v.Endpoints, o.Endpoints) &&
+		v.Refused == o.Refused && v.Pending == o.Pending && v.Protocol.same(o.Protocol) && slices.Equal(v.Endpoints, o.Endpoints) &&
 		v.Table == o.Table && slices.EqualFunc(v.Backends, o.Backends, Backend.same)
 }
 

@@ -44,7 +44,7 @@ func (x *Exchange) request(h *message.Head, end bool) {
 func (x *Exchange) admitted() bool {
 	if x.lane.cfg.Mesh != nil {
 		if x.from.Mesh {
-			x.restored = origproto.Restore(&x.req)
+			_, x.restored = origproto.Restore(&x.req)
 		} else {
 			origproto.Strip(&x.req) // anybody can write that
 		}

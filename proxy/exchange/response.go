@@ -12,7 +12,7 @@ import (
 func (x *Exchange) response(h *message.Head, end bool) {
 	x.moved = x.lane.loop.Now()
 	if h.Interim() {
-		x.down.SendHead(h, false)
+		x.down.SendHead(x.translated(h), false)
 		return
 	}
 	status := h.Get("grpc-status")
@@ -33,18 +33,7 @@ func (x *Exchange) response(h *message.Head, end bool) {
 		x.hit.EditResponse(&x.edited, x.share)
 		h = &x.edited
 	}
-	if x.carried || x.restored {
-		if h != &x.edited {
-			x.edited.CopyFrom(h)
-			h = &x.edited
-		}
-		if x.carried {
-			origproto.Unmark(h)
-		}
-		if x.restored {
-			origproto.Mark(h)
-		}
-	}
+	h = x.translated(h)
 	x.headSent = true
 	x.keeps = false // it will not be sent again
 	x.dropBody()
@@ -61,6 +50,24 @@ func (x *Exchange) response(h *message.Head, end bool) {
 		x.grpcStatus = code
 		x.over()
 	}
+}
+
+// translated is the head of a response in the form of the client's connection,
+// where a proxy has carried the request in another one.
+func (x *Exchange) translated(h *message.Head) *message.Head {
+	if !x.carried && !x.restored {
+		return h
+	}
+	if h != &x.edited {
+		x.edited.CopyFrom(h)
+	}
+	if x.carried {
+		origproto.Unmark(&x.edited)
+	}
+	if x.restored {
+		origproto.Mark(&x.edited)
+	}
+	return &x.edited
 }
 
 // enterTunnel leaves HTTP. Only the request to CONNECT is the beginning of what

@@ -64,13 +64,15 @@ func (fl *flow) authorize() bool {
 		return true
 	}
 	d := p.AuthorizeConnection(fl.caller())
-	fl.lane.forwarder.metrics.TCPAuthorized(p.Server, d)
+	count := fl.decision(p, d, policy.Ref{})
 	if d.Allowed {
+		count.AllowConnection()
 		if d.Audit {
 			fl.lane.log(slog.LevelInfo, "connection allowed by audit", fl.aboutPolicy(p, d)...)
 		}
 		return true
 	}
+	count.DenyConnection()
 	fl.lane.log(slog.LevelInfo, "connection denied", fl.aboutPolicy(p, d)...)
 	fl.denied()
 	return false
@@ -78,6 +80,17 @@ func (fl *flow) authorize() bool {
 
 // denied ends a connection before anything was dialed for it, or shown to what was.
 func (fl *flow) denied() { fl.end(l4.Client, unix.EACCES) }
+
+// decision returns the counters of a decision. The next one is the same as a rule.
+func (fl *flow) decision(p *policy.Port, d policy.Decision, by policy.Ref) *metrics.Authorized {
+	ln := fl.lane
+	a := metrics.Authorization{Server: metrics.Ref(p.Server), Port: fl.route.Target.Port(), Authz: metrics.Ref(d.Authz),
+		Route: metrics.Ref(by), TLS: fl.clientTLS().TLS}
+	if ln.decided == nil || ln.decision != a {
+		ln.decision, ln.decided = a, ln.forwarder.metrics.Authorized(a)
+	}
+	return ln.decided
+}
 
 func (fl *flow) aboutPolicy(p *policy.Port, d policy.Decision) []slog.Attr {
 	return fl.about(slog.String("server", p.Server.String()), slog.String("authz", d.Authz.String()),
@@ -92,7 +105,7 @@ func (fl *flow) reauthorize() {
 		return
 	}
 	if d := p.AuthorizeConnection(fl.caller()); !d.Allowed {
-		fl.lane.forwarder.metrics.TCPTerminated(p.Server, d)
+		fl.decision(p, d, policy.Ref{}).TerminateConnection()
 		fl.lane.log(slog.LevelInfo, "connection ended: not allowed any more", fl.aboutPolicy(p, d)...)
 		fl.end(l4.Client, unix.EACCES)
 	}
@@ -113,16 +126,19 @@ func (fl *flow) Admit(h *message.Head) exchange.Failure {
 	}
 	if p := fl.port(); p != nil {
 		r := p.AuthorizeRequest(fl.caller(), h)
-		fl.lane.forwarder.metrics.RequestAuthorized(p.Server, r)
+		count := fl.decision(p, r.Decision, r.Route)
 		switch {
 		case r.NoRoute:
+			count.RouteNotFound()
 			return exchange.NoRoute
 		case !r.Allowed:
+			count.DenyRequest()
 			fl.lane.log(slog.LevelInfo, "request denied", append(fl.aboutPolicy(p, r.Decision), slog.String("route", r.Route.String()))...)
 			return exchange.Unauthorized
 		case r.Audit:
 			fl.lane.log(slog.LevelInfo, "request allowed by audit", fl.aboutPolicy(p, r.Decision)...)
 		}
+		count.AllowRequest()
 	}
 	h.Del(clientID)
 	if fl.peer != nil && fl.peer.ID != "" {

@@ -140,6 +140,8 @@ type lane struct {
 	access    access
 	method    []byte                 // of a line of the access log
 	rules     map[*route.Action]rule // that requests came under
+	decision  metrics.Authorization  // of the policy, the last one
+	decided   *metrics.Authorized    // its counters
 	open      atomic.Int64
 }
 

@@ -87,3 +87,17 @@ func (n names) String() string {
 	}
 	return strings.Join(all, " and ")
 }
+
+// IsName reports whether a DNS name can be an identity: letters, digits, hyphens
+// and underscores between dots. Others in a certificate do not count.
+func IsName(name string) bool { return isHost(name) }
+
+// Of is the identity that a certificate names: its first DNS name that can be one,
+// else its SPIFFE ID. It says nothing of whether the certificate is to be trusted.
+func Of(c *x509.Certificate) (string, error) {
+	n, err := readNames(c)
+	if err != nil {
+		return "", err
+	}
+	return n.id(), nil
+}

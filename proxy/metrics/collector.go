@@ -31,6 +31,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	c.collectResources(send)
 	c.collectIdentity(send)
 	c.collectIntermediary(send)
+	c.collectAuthorizations(send)
 	c.collectFoldings(send)
 	c.collectSkips(send)
 	collectRuntime(c.page, send)
@@ -76,6 +77,7 @@ func (m *Metrics) collectFoldings(send sender) {
 		{"response", m.room.responses.lost.Load() + m.foldedRoom.responses.lost.Load()},
 		{"latency", m.room.latencies.lost.Load() + m.foldedRoom.latencies.lost.Load()},
 		{"event", events},
+		{"authorization", m.authz.lost.Load()},
 	} {
 		send.counter(m.page.seriesFolded, f.n, labels{}.with("family", f.family))
 	}

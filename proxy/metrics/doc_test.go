@@ -41,6 +41,9 @@ func readDoc(t *testing.T) map[string]documented {
 		if i := slices.Index(labels, "route"); i >= 0 {
 			labels = slices.Replace(labels, i, i+1, append(routeLabels(), serviceLabels()...)...)
 		}
+		if i := slices.Index(labels, "authorization"); i >= 0 {
+			labels = slices.Replace(labels, i, i+1, authorizationLabels()...)
+		}
 		rows[m[1]] = documented{m[2], labels}
 	}
 	return rows
@@ -119,6 +122,11 @@ func busy() *Metrics {
 	m.Refused(Inbound, "own_listener")
 	m.AcceptError("EMFILE")
 	m.ObserverLost(protocol.HTTP1, "limit")
+	ref := Ref{"policy.linkerd.io", "server", "shop", "web"}
+	a := m.Authorized(Authorization{Server: ref, Port: 80, Authz: ref, Route: ref, TLS: "true"})
+	for _, count := range []func(){a.AllowConnection, a.DenyConnection, a.TerminateConnection, a.AllowRequest, a.DenyRequest, a.RouteNotFound} {
+		count()
+	}
 	return m
 }
 

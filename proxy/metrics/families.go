@@ -46,6 +46,10 @@ type page struct {
 	skipPackets, seriesFolded, buildInfo         *family
 	goGoroutines, goHeapBytes, goTotalBytes      *family
 
+	// Who may call.
+	tcpAllowed, tcpDenied, tcpTerminated   *family
+	httpAllowed, httpDenied, routeNotFound *family
+
 	// Files of Kubernetes objects.
 	resourceLoads, resourceProblems, resourceObjects *family
 
@@ -66,6 +70,7 @@ func newPage() *page {
 	p.itself()
 	p.resources()
 	p.identity()
+	p.authorization()
 	p.latencyBounds = newBounds(time.Millisecond, 1, 2, 3, 4, 5, 10, 20, 30, 40, 50, 100, 200, 300, 400, 500,
 		1000, 2000, 3000, 4000, 5000, 10000, 20000, 30000, 40000, 50000)
 	p.detectBounds = newBounds(time.Second, .001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10)

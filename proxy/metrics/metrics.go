@@ -102,6 +102,7 @@ type Metrics struct {
 	grpcStatusMissing  atomic.Uint64
 	draining           atomic.Bool
 	resources          resources
+	authz              authorizations
 }
 
 // New makes a Metrics in which nothing has happened yet.
@@ -110,6 +111,7 @@ func New(cfg Config) *Metrics {
 	m := &Metrics{cfg: cfg, page: newPage(), sni: newNames(cfg.MaxSNI)}
 	m.tcp = newTable(cfg.MaxSeries, m.newTCP)
 	m.http = newTable(cfg.MaxSeries, m.newHTTP)
+	m.authz.max = cfg.MaxSeries
 	m.room.set(cfg.MaxSeries)
 	m.foldedRoom.set(4 * perTarget) // four words for TLS, at most, fold apart
 	for d := range m.durations {

@@ -48,21 +48,25 @@ func DefaultClusterNetworks() []netip.Prefix {
 	}
 }
 
-// grants are what d lets in; none for Deny.
+// grants are what d lets in: nothing for Deny, for what is not said, and for what
+// is not known.
 func (d Default) grants(cluster []netip.Prefix) []*grant {
-	g := &grant{ref: Ref{Kind: "default", Name: d.String()}, audit: d == Audit}
-	switch d {
-	case ClusterUnauthenticated, ClusterAuthenticated:
-		var nets []Network
-		for _, p := range cluster {
-			nets = append(nets, Network{CIDR: p})
-		}
-		g.from = [][]Network{nets}
+	g := &grant{ref: Ref{Kind: "default", Name: d.String()}}
+	var nets []Network
+	for _, p := range cluster {
+		nets = append(nets, Network{CIDR: p})
 	}
 	switch d {
-	case AllAuthenticated, ClusterAuthenticated:
+	case AllUnauthenticated:
+	case Audit:
+		g.audit = true
+	case AllAuthenticated:
 		g.who = []identities{{any: true}}
-	case Deny:
+	case ClusterUnauthenticated:
+		g.from = [][]Network{nets}
+	case ClusterAuthenticated:
+		g.who, g.from = []identities{{any: true}}, [][]Network{nets}
+	default:
 		return nil
 	}
 	return []*grant{g}

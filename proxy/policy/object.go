@@ -43,6 +43,8 @@ func (o Object) Place() string {
 }
 
 func (o *Object) named() *Object { return o }
+func (o *Object) group() string  { return "" } // a kind that only one group has
+func (r *Route) group() string   { return r.Group }
 
 // Objects are those that say who may call, and whom. They must not change once
 // they are used. Of two with the same kind and name the later counts.
@@ -179,13 +181,16 @@ type Namespace struct {
 }
 
 // object is anything that embeds an Object.
-type object interface{ named() *Object }
+type object interface {
+	named() *Object
+	group() string
+}
 
 // latest leaves out all but the last of those of the same name, in order.
 func latest[T object](list []T) []T {
-	type name struct{ kind, namespace, name string }
+	type name struct{ group, kind, namespace, name string }
 	last := make(map[name]int, len(list))
-	of := func(o T) name { n := o.named(); return name{n.Kind, n.Namespace, n.Name} }
+	of := func(o T) name { n := o.named(); return name{o.group(), n.Kind, n.Namespace, n.Name} }
 	for i, o := range list {
 		last[of(o)] = i
 	}

@@ -52,6 +52,7 @@ func (c *compiler) addRule(r *Route, index int, policy Policy) {
 	a.edits, a.redirect = compileFilters(rule.Filters)
 	a.edited = !a.edits.none()
 	c.shares(a, r, rule)
+	c.table.Actions = append(c.table.Actions, a)
 	matches := rule.Matches
 	if len(matches) == 0 {
 		matches = []Match{{}}
@@ -75,6 +76,9 @@ func hostsOf(r *Route) []string {
 
 // rulePolicy is a route's policy with what the rule says itself.
 func rulePolicy(p Policy, rule *Rule) Policy {
+	if rule.Policy != nil {
+		return *rule.Policy
+	}
 	if t := rule.Timeouts; t != nil {
 		if t.Request != "" {
 			p.Timeouts.Request, _ = parseDuration(t.Request)
@@ -169,6 +173,7 @@ func (c *compiler) backend(r *Route, b *BackendRef) int {
 // addDefault sends every request to the parent.
 func (c *compiler) addDefault() {
 	a := &Action{Policy: c.parent, shares: []Share{{upTo: 1}}, total: 1}
+	c.table.Actions = append(c.table.Actions, a)
 	c.pathsOf("").addPrefix("", &condition{action: a})
 }
 

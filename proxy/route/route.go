@@ -51,6 +51,9 @@ type Rule struct {
 	Backends []BackendRef // none: the parent itself
 	Timeouts *TimeoutSpec
 	Retry    *RetrySpec
+	// Policy, if set, is all that is said of timeouts and retries: for sources that
+	// have judged already.
+	Policy *Policy
 	// Session says that sessionPersistence is set, which is not supported.
 	Session bool
 }

@@ -34,6 +34,12 @@ type Table struct {
 	Ignored  []Ref // HTTPRoutes that do not count beside a GRPCRoute
 	// Routed: there are routes, not only annotations.
 	Routed bool
+	// Config is what the Table was made of, for those who pass it on. It is not to be
+	// changed.
+	Config Config
+	// Actions are those of all rules, in the order of the routes; without routes that
+	// of the parent.
+	Actions []*Action
 
 	exact map[string]*paths // by host
 	wild  tails             // by ".example.com"
@@ -42,7 +48,7 @@ type Table struct {
 
 // New judges the routes and compiles them. The error is a Problems.
 func New(cfg Config) (*Table, error) {
-	c := compiler{table: &Table{Backends: []Backend{{}}, exact: map[string]*paths{}}}
+	c := compiler{table: &Table{Backends: []Backend{{}}, Config: cfg, exact: map[string]*paths{}}}
 	c.annotations(cfg.Annotations)
 	grpc := false
 	for i := range cfg.Routes {

@@ -18,6 +18,7 @@ type Objects struct {
 	Services   []*Service
 	Slices     []*Slice
 	Pods       []*Pod
+	Workloads  []*Workload
 	Namespaces []*Namespace
 	Egresses   []*Egress
 	Routes     []*Route
@@ -30,6 +31,7 @@ func (all *Objects) Add(o Objects) {
 	all.Services = append(all.Services, o.Services...)
 	all.Slices = append(all.Slices, o.Slices...)
 	all.Pods = append(all.Pods, o.Pods...)
+	all.Workloads = append(all.Workloads, o.Workloads...)
 	all.Namespaces = append(all.Namespaces, o.Namespaces...)
 	all.Egresses = append(all.Egresses, o.Egresses...)
 	all.Routes = append(all.Routes, o.Routes...)
@@ -38,7 +40,7 @@ func (all *Objects) Add(o Objects) {
 
 // Len is how many objects there are.
 func (all *Objects) Len() int {
-	return len(all.Services) + len(all.Slices) + len(all.Pods) + len(all.Namespaces) + len(all.Egresses) + len(all.Routes) + all.Policies.Len()
+	return len(all.Services) + len(all.Slices) + len(all.Pods) + len(all.Workloads) + len(all.Namespaces) + len(all.Egresses) + len(all.Routes) + all.Policies.Len()
 }
 
 // Service is a Service with its TCP ports.
@@ -79,8 +81,9 @@ type SlicePort struct {
 type SliceEndpoint struct {
 	Addr       netip.Addr
 	Ready      bool
-	Serving    bool // still answers, while it is terminating
-	Pod        string
+	Serving    bool   // still answers, while it is terminating
+	Pod        string // its name, if it is one; in the same namespace
+	Workload   string // of the ExternalWorkload, if it is one
 	Node, Zone string
 }
 
@@ -91,6 +94,7 @@ type Pod struct {
 	Ports  []ContainerPort
 	Opaque discovery.List
 	Node   string
+	Proxy  Proxy
 }
 
 // ContainerPort is a named port of a container.
@@ -99,10 +103,10 @@ type ContainerPort struct {
 	Number uint16
 }
 
-// names are those of a pod's port.
-func (p *Pod) names(port uint16) []string {
+// namesOf are those of a port.
+func namesOf(list []ContainerPort, port uint16) []string {
 	var out []string
-	for _, c := range p.Ports {
+	for _, c := range list {
 		if c.Number == port && c.Name != "" {
 			out = append(out, c.Name)
 		}

@@ -114,7 +114,7 @@ func httpRoute(namespace, name string, port uint16, parent string) *Route {
 
 // attachedTo names the routes of the table at 10.96.0.1:80.
 func attachedTo(s *Snapshot) string {
-	c := s.tables[tableKey{parent{"Service", name{"shop", "web"}}, 80}]
+	c := s.tables[tableKey{parent{"Service", name{"shop", "web"}}, 80, ""}]
 	if c == nil {
 		return ""
 	}

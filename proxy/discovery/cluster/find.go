@@ -9,7 +9,7 @@ import (
 )
 
 // Find says what dst is: a Service's address before a pod's, a pod's before an
-// EgressNetwork's. It makes a new View each time.
+// ExternalWorkload's, that before an EgressNetwork's. It makes a new View each time.
 func (s *Snapshot) Find(dst netip.AddrPort) discovery.View {
 	dst = netip.AddrPortFrom(dst.Addr().Unmap(), dst.Port())
 	if svc := s.serviceIPs[dst.Addr()]; svc != nil {
@@ -25,6 +25,9 @@ func (s *Snapshot) Find(dst netip.AddrPort) discovery.View {
 		v.Kind, v.Object = discovery.Pod, p.Object
 		return v
 	}
+	if w := s.workloadIPs[dst.Addr()]; w != nil {
+		return s.ofWorkload(w, dst)
+	}
 	if e := s.egress(dst.Addr()); e != nil {
 		return s.ofEgress(e, dst)
 	}
@@ -33,7 +36,7 @@ func (s *Snapshot) Find(dst netip.AddrPort) discovery.View {
 
 func (s *Snapshot) ofAddress(dst netip.AddrPort) discovery.View {
 	return discovery.View{
-		Kind: discovery.Address, Port: dst.Port(), Endpoints: []discovery.Endpoint{{Addr: dst}},
+		Kind: discovery.Address, Port: dst.Port(), Endpoints: []discovery.Endpoint{{Addr: dst, Mesh: s.unmeshed(dst)}},
 		Protocol: discovery.Decide(discovery.Facts{Kind: discovery.Address, Port: dst.Port(), Default: s.cfg.Opaque}),
 	}
 }
@@ -104,7 +107,7 @@ func (s *Snapshot) ready(svc *Service, p *Port, v4 bool, v *discovery.View) []di
 	return receivers
 }
 
-// endpoint describes one address of a slice, with what its pod says.
+// endpoint describes one address of a slice, with what its pod or workload says.
 func (s *Snapshot) endpoint(namespace string, e *SliceEndpoint, port uint16) (discovery.Endpoint, discovery.Receiver) {
 	out := discovery.Endpoint{Addr: netip.AddrPortFrom(e.Addr, port), Node: e.Node, Zone: e.Zone}
 	r := discovery.Receiver{Port: port}
@@ -112,15 +115,25 @@ func (s *Snapshot) endpoint(namespace string, e *SliceEndpoint, port uint16) (di
 		out.Pod = namespace + "/" + e.Pod
 		r.Space = s.spaceList(namespace)
 	}
-	if p := s.pods[name{namespace, e.Pod}]; p != nil {
+	p := s.pods[name{namespace, e.Pod}]
+	if p != nil {
 		r = s.receiver(p, port)
+	}
+	out.Mesh = s.mesh(p, out.Addr)
+	if w := s.workloads[name{namespace, e.Workload}]; w != nil {
+		r = s.receiverOfWorkload(w, port)
+		out.Mesh = s.meshOfWorkload(w, out.Addr)
 	}
 	out.Opaque = r.Opaque(s.cfg.Opaque)
 	return out, r
 }
 
 func (s *Snapshot) receiver(p *Pod, port uint16) discovery.Receiver {
-	return discovery.Receiver{Pod: p.Opaque, Space: s.spaceList(p.Namespace), Port: port, Names: p.names(port)}
+	return discovery.Receiver{Pod: p.Opaque, Space: s.spaceList(p.Namespace), Port: port, Names: namesOf(p.Ports, port)}
+}
+
+func (s *Snapshot) receiverOfWorkload(w *Workload, port uint16) discovery.Receiver {
+	return discovery.Receiver{Pod: w.Opaque, Space: s.spaceList(w.Namespace), Port: port, Names: namesOf(w.Ports, port)}
 }
 
 func (s *Snapshot) spaceList(namespace string) discovery.List {
@@ -151,13 +164,22 @@ func (s *Snapshot) ofPod(p *Pod, dst netip.AddrPort) discovery.View {
 	r := s.receiver(p, dst.Port())
 	return discovery.View{
 		Port:      dst.Port(),
-		Endpoints: []discovery.Endpoint{{Addr: dst, Pod: p.Namespace + "/" + p.Name, Node: p.Node, Opaque: r.Opaque(s.cfg.Opaque)}},
+		Endpoints: []discovery.Endpoint{{Addr: dst, Pod: p.Namespace + "/" + p.Name, Node: p.Node, Opaque: r.Opaque(s.cfg.Opaque), Mesh: s.mesh(p, dst)}},
 		Protocol:  discovery.Decide(discovery.Facts{Kind: discovery.Pod, Port: dst.Port(), Receivers: []discovery.Receiver{r}, Default: s.cfg.Opaque}),
 	}
 }
 
+func (s *Snapshot) ofWorkload(w *Workload, dst netip.AddrPort) discovery.View {
+	r := s.receiverOfWorkload(w, dst.Port())
+	return discovery.View{
+		Kind: discovery.Workload, Object: w.Object, Port: dst.Port(),
+		Endpoints: []discovery.Endpoint{{Addr: dst, Opaque: r.Opaque(s.cfg.Opaque), Mesh: s.meshOfWorkload(w, dst)}},
+		Protocol:  discovery.Decide(discovery.Facts{Kind: discovery.Workload, Port: dst.Port(), Receivers: []discovery.Receiver{r}, Default: s.cfg.Opaque}),
+	}
+}
+
 func (s *Snapshot) ofEgress(e *Egress, dst netip.AddrPort) discovery.View {
-	v := discovery.View{Kind: discovery.Egress, Object: e.Object, Port: dst.Port(), Endpoints: []discovery.Endpoint{{Addr: dst}}}
+	v := discovery.View{Kind: discovery.Egress, Object: e.Object, Port: dst.Port(), Endpoints: []discovery.Endpoint{{Addr: dst, Mesh: s.unmeshed(dst)}}}
 	if e.Deny {
 		v.Refused = discovery.EgressDenied
 	}
@@ -173,6 +195,9 @@ func (s *Snapshot) egress(a netip.Addr) *Egress {
 	var best *Egress
 	bits := -1
 	for _, e := range s.egresses { // in the order of age and name
+		if e.Namespace != s.cfg.Namespace && e.Namespace != GlobalEgress {
+			continue
+		}
 		n := e.bits(a, s.cfg.Networks)
 		local := e.Namespace == s.cfg.Namespace
 		switch {

@@ -52,10 +52,12 @@ func (l *Live) tablesOf(n name, before, now *Service) {
 	old := &Snapshot{tables: map[tableKey]*compiled{}}
 	at := parent{"Service", n}
 	take := func(port uint16) {
-		key := tableKey{at, port}
-		if c := l.s.tables[key]; c != nil {
-			old.tables[key] = c
-			delete(l.s.tables, key)
+		for _, of := range append(l.s.consumers(at), "") {
+			key := tableKey{at, port, of}
+			if c := l.s.tables[key]; c != nil {
+				old.tables[key] = c
+				delete(l.s.tables, key)
+			}
 		}
 	}
 	if before != nil {
@@ -68,9 +70,9 @@ func (l *Live) tablesOf(n name, before, now *Service) {
 		return
 	}
 	for i := range now.Ports {
-		l.s.compileOne(tableKey{at, now.Ports[i].Number}, now.Object, now.Policy, old)
+		l.s.compilePort(tableKey{at, now.Ports[i].Number, ""}, now.Object, now.Policy, old)
 	}
-	l.s.compileOne(tableKey{at, 0}, now.Object, now.Policy, old)
+	l.s.compilePort(tableKey{at, 0, ""}, now.Object, now.Policy, old)
 }
 
 func (l *Live) slice(n name, now *Slice, change *discovery.Change) {
@@ -141,6 +143,7 @@ func (l *Live) pod(n name, now *Pod, change *discovery.Change) {
 		return
 	}
 	l.s.pods[n] = now
+	l.s.identify(now)
 	for _, a := range now.IPs {
 		change.AddAddr(a)
 		l.podIPs.claim(l.s.podIPs, a, now)

@@ -50,6 +50,9 @@ func (r toss) item() cluster.Item {
 		it.Objects.Slices = []*cluster.Slice{sl}
 	case cluster.PodKind:
 		p := &cluster.Pod{Object: o, IPs: []netip.Addr{r.addr()}, Opaque: r.list(o)}
+		if last := p.IPs[0].As4()[3]; last%2 == 0 {
+			p.Proxy = cluster.Proxy{ControlPlane: "linkerd", Account: fmt.Sprint("sa", last), Skip: ports.Of(8078 + uint16(last)%4)}
+		}
 		it.Objects.Pods = []*cluster.Pod{p}
 	case "/Namespace":
 		it.Namespace, it.Name, o.Namespace, o.Name = "", "shop", "", "shop"

@@ -14,11 +14,17 @@ import (
 type Config struct {
 	// Namespace is that of the clients: whose EgressNetworks count.
 	Namespace string
+	// Everyone: the picture is for clients of every namespace. See In.
+	Everyone bool
 	// Opaque is the default list of opaque ports.
 	Opaque ports.Set
 	// Networks are the cluster's own, which an EgressNetwork without networks
 	// leaves out; nil: DefaultNetworks.
 	Networks []netip.Prefix
+	// TrustDomain ends the names of identities; empty: DefaultTrustDomain.
+	TrustDomain string
+	// Local reports whether an address is the clients' own pod's; nil: none is.
+	Local func(netip.Addr) bool
 }
 
 // GlobalEgress is the namespace whose EgressNetworks count for all others too.
@@ -37,19 +43,22 @@ type name struct{ namespace, name string }
 
 // Snapshot is an immutable index of objects. It is a discovery.Source.
 type Snapshot struct {
-	cfg        Config
-	services   map[name]*Service
-	slices     map[name][]*Slice // by their Service
-	pods       map[name]*Pod
-	namespaces map[string]*Namespace
-	egresses   []*Egress // sorted: older first, then by name
-	serviceIPs map[netip.Addr]*Service
-	podIPs     map[netip.Addr]*Pod
-	headless   map[netip.Addr][]member
-	conflicts  []Warning
-	routes     map[parent][]*Route
-	tables     map[tableKey]*compiled
-	policies   policy.Objects
+	cfg         Config
+	services    map[name]*Service
+	slices      map[name][]*Slice // by their Service
+	pods        map[name]*Pod
+	workloads   map[name]*Workload
+	namespaces  map[string]*Namespace
+	egresses    []*Egress // sorted: older first, then by name
+	serviceIPs  map[netip.Addr]*Service
+	podIPs      map[netip.Addr]*Pod
+	workloadIPs map[netip.Addr]*Workload
+	identities  map[account]string
+	headless    map[netip.Addr][]member
+	conflicts   []Warning
+	routes      map[parent][]*Route
+	tables      map[tableKey]*compiled
+	policies    policy.Objects
 }
 
 // member is an endpoint of a headless Service.
@@ -65,10 +74,14 @@ func Build(cfg Config, all Objects, before *Snapshot) *Snapshot {
 	if cfg.Networks == nil {
 		cfg.Networks = DefaultNetworks()
 	}
+	if cfg.TrustDomain == "" {
+		cfg.TrustDomain = DefaultTrustDomain
+	}
 	s := &Snapshot{
 		cfg: cfg, services: make(map[name]*Service, len(all.Services)), slices: make(map[name][]*Slice, len(all.Services)),
 		pods: make(map[name]*Pod, len(all.Pods)), namespaces: make(map[string]*Namespace, len(all.Namespaces)),
 		serviceIPs: make(map[netip.Addr]*Service, len(all.Services)), podIPs: make(map[netip.Addr]*Pod, len(all.Pods)),
+		workloads: map[name]*Workload{}, workloadIPs: map[netip.Addr]*Workload{}, identities: map[account]string{},
 		headless: map[netip.Addr][]member{}, routes: map[parent][]*Route{}, tables: map[tableKey]*compiled{},
 	}
 	for _, n := range all.Namespaces {
@@ -79,6 +92,10 @@ func Build(cfg Config, all Objects, before *Snapshot) *Snapshot {
 	}
 	for _, p := range all.Pods {
 		put(s, s.pods, named(p.Object), p, p.Object, func(o *Pod) discovery.Object { return o.Object })
+		s.identify(p)
+	}
+	for _, w := range all.Workloads {
+		put(s, s.workloads, named(w.Object), w, w.Object, func(o *Workload) discovery.Object { return o.Object })
 	}
 	s.addresses(all)
 	s.endpoints(all.Slices)
@@ -87,6 +104,13 @@ func Build(cfg Config, all Objects, before *Snapshot) *Snapshot {
 	s.policies = all.Policies
 	s.compile(before)
 	return s
+}
+
+// In is the same picture for clients of a namespace, if it was made for everyone.
+func (s *Snapshot) In(namespace string) *Snapshot {
+	out := *s
+	out.cfg.Namespace = namespace
+	return &out
 }
 
 func named(o discovery.Object) name { return name{o.Namespace, o.Name} }
@@ -99,7 +123,7 @@ func put[K comparable, T any](s *Snapshot, to map[K]*T, key K, o *T, at discover
 	to[key] = o
 }
 
-// addresses indexes Services and pods by address. Pods that have ended give their
+// addresses indexes Services, pods and workloads by address. Pods that have ended give their
 // address back, so they have none here; see the reader.
 func (s *Snapshot) addresses(all Objects) {
 	for _, svc := range all.Services {
@@ -122,6 +146,17 @@ func (s *Snapshot) addresses(all Objects) {
 				s.conflicts = append(s.conflicts, Warning{Twice, p.Object, "", "it has the address " + a.String() + " of " + before.String() + ", which does not count"})
 			}
 			s.podIPs[a] = p
+		}
+	}
+	for _, w := range all.Workloads {
+		if s.workloads[named(w.Object)] != w {
+			continue
+		}
+		for _, a := range w.IPs {
+			if before := s.workloadIPs[a]; before != nil {
+				s.conflicts = append(s.conflicts, Warning{Twice, w.Object, "", "it has the address " + a.String() + " of " + before.String() + ", which does not count"})
+			}
+			s.workloadIPs[a] = w
 		}
 	}
 }
@@ -155,7 +190,7 @@ func (s *Snapshot) addEgresses(list []*Egress) {
 		put(s, last, named(e.Object), e, e.Object, func(o *Egress) discovery.Object { return o.Object })
 	}
 	for _, e := range list {
-		if last[named(e.Object)] == e && (e.Namespace == s.cfg.Namespace || e.Namespace == GlobalEgress) {
+		if last[named(e.Object)] == e && (s.cfg.Everyone || e.Namespace == s.cfg.Namespace || e.Namespace == GlobalEgress) {
 			s.egresses = append(s.egresses, e)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 type tableKey struct {
 	parent
 	port uint16
+	of   string // the namespace of the clients, where they have routes of their own; see In
 }
 
 // compiled is a table and what it was made of.
@@ -30,9 +31,9 @@ func (s *Snapshot) compile(before *Snapshot) {
 	for _, svc := range s.services {
 		at := parent{"Service", named(svc.Object)}
 		for i := range svc.Ports {
-			s.compileOne(tableKey{at, svc.Ports[i].Number}, svc.Object, svc.Policy, before)
+			s.compilePort(tableKey{at, svc.Ports[i].Number, ""}, svc.Object, svc.Policy, before)
 		}
-		s.compileOne(tableKey{at, 0}, svc.Object, svc.Policy, before)
+		s.compilePort(tableKey{at, 0, ""}, svc.Object, svc.Policy, before)
 	}
 	for _, e := range s.egresses {
 		at := parent{"EgressNetwork", named(e.Object)}
@@ -44,9 +45,34 @@ func (s *Snapshot) compile(before *Snapshot) {
 		}
 		slices.Sort(ports)
 		for _, port := range slices.Compact(ports) {
-			s.compileOne(tableKey{at, port}, e.Object, e.Policy, before)
+			s.compilePort(tableKey{at, port, ""}, e.Object, e.Policy, before)
 		}
 	}
+}
+
+// compilePort makes the table of a port, and those for clients that have routes of
+// their own.
+func (s *Snapshot) compilePort(key tableKey, o discovery.Object, policy map[string]string, before *Snapshot) {
+	s.compileOne(key, o, policy, before)
+	for _, of := range s.consumers(key.parent) {
+		key.of = of
+		s.In(of).compileOne(key, o, policy, before)
+	}
+}
+
+// consumers are the namespaces other than a parent's own that have routes for it,
+// if the picture is for everyone.
+func (s *Snapshot) consumers(p parent) []string {
+	if !s.cfg.Everyone {
+		return nil
+	}
+	var out []string
+	for _, r := range s.routes[p] {
+		if r.Namespace != p.namespace && !slices.Contains(out, r.Namespace) {
+			out = append(out, r.Namespace)
+		}
+	}
+	return out
 }
 
 func (s *Snapshot) compileOne(key tableKey, o discovery.Object, policy map[string]string, before *Snapshot) {
@@ -56,7 +82,7 @@ func (s *Snapshot) compileOne(key tableKey, o discovery.Object, policy map[strin
 	if key.port != 0 || key.kind != "Service" {
 		routes = s.attached(key.kind, o, key.port)
 	}
-	if len(routes) == 0 && len(policy) == 0 {
+	if len(routes) == 0 && len(policy) == 0 || key.of != "" && (len(routes) == 0 || routes[0].Namespace != key.of) {
 		return
 	}
 	if before != nil {
@@ -100,14 +126,19 @@ func (s *Snapshot) ignored(c *compiled) {
 // table returns the table of a port of a parent, nil if there is none.
 func (s *Snapshot) table(kind string, o discovery.Object, port uint16) *route.Table {
 	at := parent{kind, named(o)}
-	c := s.tables[tableKey{at, port}]
-	if c == nil && kind == "EgressNetwork" {
-		c = s.tables[tableKey{at, 0}]
+	for _, of := range []string{s.cfg.Namespace, ""} {
+		if of != "" && !s.cfg.Everyone {
+			continue
+		}
+		c := s.tables[tableKey{at, port, of}]
+		if c == nil && kind == "EgressNetwork" {
+			c = s.tables[tableKey{at, 0, of}]
+		}
+		if c != nil {
+			return c.table
+		}
 	}
-	if c == nil {
-		return nil
-	}
-	return c.table
+	return nil
 }
 
 // route fills in what becomes of requests. Routes are for requests, so what is
@@ -130,6 +161,19 @@ func (s *Snapshot) route(v *discovery.View, dst netip.Addr) {
 		}
 		v.Backends = append(v.Backends, s.backend(b, dst.Is4()))
 	}
+}
+
+// Backend describes a port of a Service, with its endpoints of one family.
+func (s *Snapshot) Backend(namespace, name string, port uint16, v4 bool) discovery.Backend {
+	return s.backend(route.Backend{Namespace: namespace, Name: name, Port: port}, v4)
+}
+
+// ServiceIPs are the cluster addresses of a Service.
+func (s *Snapshot) ServiceIPs(namespace, of string) []netip.Addr {
+	if svc := s.services[name{namespace, of}]; svc != nil {
+		return svc.IPs
+	}
+	return nil
 }
 
 // backend describes a port of a Service that a route sends to.

@@ -22,8 +22,8 @@ func Kinds() []string {
 // no object in what comes back: not all that can be written means something.
 func Object(kind, namespace, name string, given any) (cluster.Objects, []Problem) {
 	c := &content{}
-	_, bare, _ := strings.Cut(kind, "/")
-	r := reader{content: c, doc: &document{}, object: discovery.Object{Kind: bare, Namespace: namespace, Name: name}}
+	group, bare, _ := strings.Cut(kind, "/")
+	r := reader{content: c, doc: &document{}, group: group, object: discovery.Object{Kind: bare, Namespace: namespace, Name: name}}
 	raw, isJSON := given.([]byte)
 	if !isJSON {
 		r.given = given

@@ -24,6 +24,7 @@ func (r *reader) kinds() map[string]func(raw []byte) {
 		"/Namespace":                              r.space,
 		"discovery.k8s.io/EndpointSlice":          r.slice,
 		"policy.linkerd.io/EgressNetwork":         r.egress,
+		"workload.linkerd.io/ExternalWorkload":    r.workload,
 		"gateway.networking.k8s.io/HTTPRoute":     r.httpRoute,
 		"gateway.networking.k8s.io/GRPCRoute":     r.grpcRoute,
 		"policy.linkerd.io/Server":                r.server,
@@ -147,8 +148,12 @@ func (r *reader) slice(raw []byte) {
 			Ready: ready, Serving: e.Conditions.Serving != nil && *e.Conditions.Serving || e.Conditions.Serving == nil && ready,
 			Node: deref(e.NodeName), Zone: deref(e.Zone),
 		}
-		if t := e.TargetRef; t != nil && t.Kind == "Pod" {
+		switch t := e.TargetRef; {
+		case t == nil:
+		case t.Kind == "Pod":
 			one.Pod = t.Name
+		case t.Kind == "ExternalWorkload":
+			one.Workload = t.Name
 		}
 		for j, text := range e.Addresses {
 			if a, ok := r.addr(fmt.Sprintf("endpoints[%d].addresses[%d]", i, j), text); ok {
@@ -174,7 +179,7 @@ func (r *reader) pod(raw []byte) {
 	if !r.into(raw, &k) {
 		return
 	}
-	out := &cluster.Pod{Object: r.object, Opaque: r.opaque(k.Annotations), Node: k.Spec.NodeName}
+	out := &cluster.Pod{Object: r.object, Opaque: r.opaque(k.Annotations), Node: k.Spec.NodeName, Proxy: proxyOf(&k)}
 	ended := k.Status.Phase == corev1.PodSucceeded || k.Status.Phase == corev1.PodFailed
 	if !ended && !k.Spec.HostNetwork {
 		ips := k.Status.PodIPs

@@ -51,6 +51,7 @@ type reader struct {
 	object    discovery.Object
 	group     string // of the object
 	namespace string
+	given     any // the object in the type of its authors, where nothing has to be decoded
 }
 
 // typed is the head that all objects have.

@@ -88,9 +88,10 @@ func addrs(list []discovery.Endpoint) string {
 func TestEndpointsKnowTheirPodNodeAndZone(t *testing.T) {
 	s, _ := load(t)
 	v := s.Find(netip.MustParseAddrPort("10.96.14.20:84"))
+	unmeshed := discovery.Mesh{NoTLS: discovery.NotProvided}
 	want := []discovery.Endpoint{
-		{Addr: netip.MustParseAddrPort("10.244.1.11:8084"), Pod: "shop/web-0", Node: "node-a", Zone: "z1", Opaque: true},
-		{Addr: netip.MustParseAddrPort("10.244.2.12:8084"), Pod: "shop/web-1", Node: "node-b", Zone: "z2"},
+		{Addr: netip.MustParseAddrPort("10.244.1.11:8084"), Pod: "shop/web-0", Node: "node-a", Zone: "z1", Opaque: true, Mesh: unmeshed},
+		{Addr: netip.MustParseAddrPort("10.244.2.12:8084"), Pod: "shop/web-1", Node: "node-b", Zone: "z2", Mesh: unmeshed},
 	}
 	if diff := cmp.Diff(want, v.Endpoints, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Error(diff)

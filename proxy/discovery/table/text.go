@@ -74,6 +74,11 @@ func endpoint(e discovery.Endpoint) string {
 	if e.Opaque {
 		text += " opaque"
 	}
+	if m := e.Mesh; m.Meshed() {
+		text += fmt.Sprintf(" mesh %s as %s at %d", m.ID, m.ServerName, m.Port)
+	} else if m.Reason() != discovery.NotProvided {
+		text += " " + m.Reason()
+	}
 	return text
 }
 
