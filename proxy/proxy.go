@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshctl/meshctl/internal/listen"
+	"github.com/meshctl/meshctl/internal/ports"
 	"github.com/meshctl/meshctl/proxy/accesslog"
 	"github.com/meshctl/meshctl/proxy/admin"
 	"github.com/meshctl/meshctl/proxy/conn"
@@ -167,6 +168,9 @@ func (p *Proxy) route() error {
 	if p.identity != nil {
 		fc.Mesh, fc.LeaveTLS = mesh.New(p.identity), p.cfg.LeaveTLS
 		fc.Exchange.Mesh = fc.Mesh
+		for _, a := range p.cfg.InboundListen {
+			fc.Direct = fc.Direct.Union(ports.Of(a.Port()))
+		}
 		out.Mesh, in.Mediate = true, true
 	}
 	p.outbound = forward.New(fc, metrics.Outbound, out, p.metrics, p.cfg.Log, memory, p.loops)

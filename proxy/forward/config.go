@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/meshctl/meshctl/internal/ports"
 	"github.com/meshctl/meshctl/proxy/accesslog"
 	"github.com/meshctl/meshctl/proxy/exchange"
 	"github.com/meshctl/meshctl/proxy/mesh"
@@ -35,6 +36,8 @@ type Config struct {
 	Exchange exchange.Config
 	// Mesh, if set, makes and takes mTLS connections.
 	Mesh *mesh.Mesh
+	// Direct are the ports on which other proxies connect to this one itself.
+	Direct ports.Set
 	// Policy, if set, says who may call; of inbound connections only.
 	Policy policy.Inbound
 	// LeaveTLS: an application's own TLS goes to meshed endpoints as it is, not once

@@ -105,8 +105,8 @@ func (fl *flow) begin() {
 	fl.last, fl.looked = fl.started, fl.started
 	dst, err := f.origin(fl.fd, fl.client)
 	switch {
-	case errors.Is(err, conn.ErrNotRedirected) && f.takesDirect():
-		fl.direct, fl.route.Target, err = true, dst, nil
+	case (err == nil || errors.Is(err, conn.ErrNotRedirected)) && f.takesDirect() && f.cfg.Direct.Contains(dst.Port()):
+		fl.direct, fl.route.Target, err = true, dst, nil // conntrack knows such connections, or it does not
 	case errors.Is(err, conn.ErrNotRedirected):
 		err = &Refusal{Reason: reasonNotRedirected}
 	case err == nil:

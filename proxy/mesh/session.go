@@ -46,7 +46,6 @@ func (s *Session) Read(b []byte) (n int, e syscall.Errno) {
 		if s.peeked = s.peeked[n:]; len(s.peeked) == 0 {
 			s.peeked = nil
 		}
-		return n, 0
 	}
 	for n < len(b) {
 		m, err := s.tls.Read(b[n:])
