@@ -20,6 +20,7 @@ IMAGE    ?= localhost/meshctl:$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 VULNDB      := golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
+SPIRE       := 1.13.3
 
 # Debian packages. The servers and clients are those of integration/; none of them
 # is used through its system service.
@@ -83,6 +84,14 @@ integration: ## only the namespaces and the real servers (root)
 	@$(need_root)
 	$(MAKE) --no-print-directory deps build
 	MESHCTL_NETNS=require CGO_ENABLED=0 $(GO) test $(TESTFLAGS) -json ./redirect/... ./integration/... | $(GO) run ./internal/tools/testsum
+
+.PHONY: spire
+spire: ## the identity with a real SPIRE server and agent (built once, some ten minutes; a C compiler)
+	@dir=$${XDG_CACHE_HOME:-$$HOME/.cache}/meshctl/spire/$(SPIRE)
+	.ci/spire "$$dir" $(SPIRE)
+	started=$$SECONDS
+	MESHCTL_SPIRE=$$dir CGO_ENABLED=0 $(GO) test -count=1 -v -timeout 10m ./integration/spire
+	echo "took $$((SECONDS - started)) s"
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME each

@@ -214,7 +214,7 @@ func (m *run) ofWorkload(obj manifest.Object, at string, pod map[string]any) {
 		native, _ = annotation.ParseBool(v) // Pod has complained if it is neither
 	}
 	if !native && (obj.Kind == "Job" || obj.Kind == "CronJob") {
-		warn(at, "a "+obj.Kind+" without a native sidecar does not end by itself: the proxy goes on; let the application POST /shutdown to 127.0.0.1:4191 when it is done")
+		warn(at, "a "+obj.Kind+" without a native sidecar does not end by itself: the proxy goes on; let the application POST /shutdown to the proxy's admin port on 127.0.0.1 when it is done")
 	}
 }
 

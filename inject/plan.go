@@ -3,6 +3,7 @@ package inject
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/meshctl/meshctl/inject/patch"
+	"github.com/meshctl/meshctl/internal/annotation"
 	"github.com/meshctl/meshctl/internal/ports"
 	"github.com/meshctl/meshctl/rules"
 )
@@ -48,6 +50,9 @@ func (pl *plan) warnings() []Warning {
 	if len(s.noDetectTimeout) == 1 {
 		out = append(out, Warning{"/metadata/annotations", "the detection timeout is switched off in both directions: the proxy has one for both"})
 	}
+	if names := pl.opaqueNames(); len(names) > 0 {
+		out = append(out, Warning{annotationPointer(key("opaque-ports")), key("opaque-ports") + " names " + strings.Join(names, ", ") + ": the pod's own proxy knows ports by number only; write the number too"})
+	}
 	if s.privileged {
 		out = append(out, Warning{annotationPointer(key("close-wait-timeout")), key("close-wait-timeout") + " makes the init container privileged; meshctl needs it not, see --half-close-timeout"})
 	}
@@ -56,6 +61,27 @@ func (pl *plan) warnings() []Warning {
 	}
 	if pl.fsGroup() && slices.ContainsFunc(pl.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil }) {
 		out = append(out, Warning{"/spec/volumes", "fsGroup is set, so that the proxy may read its key: it becomes the group of the files in the pod's persistent volumes too; set spec.securityContext.fsGroup yourself to choose it"})
+	}
+	return out
+}
+
+// opaqueNames are the ports that are opaque by their name: what a pod's proxy
+// reads has no names of ports in it.
+func (pl *plan) opaqueNames() []string {
+	list, err := annotation.ParsePorts(pl.pod.Annotations[key("opaque-ports")])
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, name := range list.Names {
+		for _, c := range pl.pod.Spec.Containers {
+			for _, p := range c.Ports {
+				if p.Name == name && !list.Set.Contains(uint16(p.ContainerPort)) {
+					name = fmt.Sprintf("%s (%d)", name, p.ContainerPort)
+				}
+			}
+		}
+		out = append(out, name)
 	}
 	return out
 }

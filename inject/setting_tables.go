@@ -90,6 +90,7 @@ func portSettings() []Setting {
 			s.leaveInbound = append(s.leaveInbound, v)
 			return nil
 		}},
+		{"pod-inbound-ports", "nothing needs to be listed: connections to every port of the pod are served", none},
 		{"opaque-ports", "ports of the pod whose connections are passed on as TCP without detection; a change counts at once, without a restart", none},
 	}
 }
@@ -106,6 +107,13 @@ func proxySettings() []Setting {
 		{"proxy-outbound-connect-timeout", "how long connecting to a server may take; the proxy has one such time for both directions, the longer one counts", connectTimeout},
 		{"proxy-disable-inbound-protocol-detect-timeout", "`true`: the proxy waits for the first bytes for ever; counts in both directions", noDetectTimeout("inbound")},
 		{"proxy-disable-outbound-protocol-detect-timeout", "`true`: the proxy waits for the first bytes for ever; counts in both directions", noDetectTimeout("outbound")},
+		{"proxy-admin-shutdown", "`disabled`: no POST /shutdown on the admin port, which otherwise is there for the pod's own containers", func(s *settings, v string) error {
+			on, err := annotation.ParseBool(v)
+			if err == nil && !on {
+				s.proxyArgs = append(s.proxyArgs, "--no-admin-shutdown")
+			}
+			return err
+		}},
 		{"access-log", "a line for each request and connection on the proxy's stdout: `apache` or `json`", func(s *settings, v string) error {
 			if err := oneOf("apache", "json")(v); err != nil {
 				return err

@@ -70,6 +70,7 @@ type Config struct {
 	MaxHead int // of a request or response that is taken by itself, in bytes
 
 	ShutdownGracePeriod time.Duration
+	NoAdminShutdown     bool // no POST /shutdown on the admin port
 	Pprof               bool
 	FixedTarget         netip.AddrPort // for tests without rules
 	// Intermediate has the requests of every outbound HTTP connection taken one by

@@ -143,6 +143,16 @@ func TestTheAdminServerSaysWhatRuns(t *testing.T) {
 	}
 }
 
+func TestShutdownOverTheAdminServerCanBeSwitchedOff(t *testing.T) {
+	r := run(t, serve(t, echo), func(c *Config) { c.NoAdminShutdown = true })
+	if status, body := r.do(http.MethodPost, "/shutdown"); status != http.StatusNotFound {
+		t.Errorf("%d: %s, want no such path", status, body)
+	}
+	if status, _ := r.get("/ready"); status != http.StatusOK {
+		t.Errorf("it is not ready any more: %d", status)
+	}
+}
+
 func TestShutdownOverTheAdminServerDrains(t *testing.T) {
 	r := run(t, serve(t, echo), nil)
 	if status, body := r.do(http.MethodPost, "/shutdown"); status != http.StatusOK {

@@ -47,6 +47,10 @@ func (c Config) settings() settings {
 
 func (p *Proxy) adminConfig() admin.Config {
 	identity := p.identity
+	shutdown := p.Shutdown
+	if p.cfg.NoAdminShutdown {
+		shutdown = nil
+	}
 	return admin.Config{
 		Metrics:     p.metrics.Handler(p.cfg.Log),
 		Ready:       func() bool { return !p.draining.Load() && identityMissing(identity) == "" }, // it answers only once all listeners are open
@@ -54,7 +58,7 @@ func (p *Proxy) adminConfig() admin.Config {
 		Log:         p.cfg.Log,
 		Connections: p.connections(),
 		Settings:    p.cfg.settings(),
-		Shutdown:    p.Shutdown,
+		Shutdown:    shutdown,
 		Profiles:    p.cfg.Pprof,
 	}
 }

@@ -70,6 +70,7 @@ func (p *proxyFlags) register(cmd *cobra.Command) {
 	f.IntVar(&c.MaxDetecting, "max-detecting", c.MaxDetecting, "connections that may wait for their first bytes at once; further ones are relayed as TCP; 0 = no limit")
 	f.IntVar(&c.MaxHead, "max-head", c.MaxHead, "bytes that a request's head may have where requests are taken one by one; a larger one is answered 431")
 	f.DurationVar(&c.ShutdownGracePeriod, "shutdown-grace-period", c.ShutdownGracePeriod, "how long a drain may take")
+	f.BoolVar(&c.NoAdminShutdown, "no-admin-shutdown", false, "no POST /shutdown on the admin port")
 	f.BoolVar(&c.Pprof, "pprof", false, "serve /debug/pprof on the admin port, to loopback")
 	f.StringVar(&p.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&p.logFormat, "log-format", "plain", "plain or json")

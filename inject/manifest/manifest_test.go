@@ -104,8 +104,8 @@ func TestDocumentsAreCutAtTheirMarkers(t *testing.T) {
 
 func TestABrokenFileIsNamedWithItsLine(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: 1\n---\nb: 1\nb: 2\n":   `f:4: key "b" already set in map`,
-		"a: 1\n---\nb:\n\t- x\n":    "f:4: found character that cannot start any token",
+		"a: 1\n---\nb: 1\nb: 2\n":    `f:4: key "b" already set in map`,
+		"a: 1\n---\nb:\n\t- x\n":     "f:4: found character that cannot start any token",
 		"{\n \"a\": 1,\n \"b\" 2}\n": "f:3: no JSON: invalid character '2' after object key",
 	} {
 		_, err := Parse("f", []byte(text))

@@ -37,6 +37,8 @@ var floors = map[string]int{
 	"proxy/identity":           1,
 	"proxy/identity/authority": 1,
 
+	"integration/spire": 7,
+
 	"lint": 3,
 
 	"redirect":       3,
