@@ -21,6 +21,7 @@ var floors = map[string]int{
 	"proxy/accesslog":         1,
 	"proxy/protocol":          1,
 	"proxy/message":           1,
+	"proxy/mesh":              2,
 	"proxy/mesh/header":       1,
 	"proxy/mesh/origproto":    2,
 	"proxy/hpack":             1,

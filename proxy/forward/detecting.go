@@ -209,7 +209,7 @@ func (fl *flow) forget() {
 // decide ends detection. b is what the client has sent so far.
 func (fl *flow) decide(r detect.Result, b []byte) {
 	if fl.declared {
-		r = declared(r)
+		r = fl.asDeclared(r)
 	}
 	fl.kind, fl.reason, fl.sni, fl.alpn = r.Kind, r.Reason, r.SNI, r.ALPN
 	if fl.srcTCP == nil {
@@ -236,10 +236,11 @@ func (fl *flow) decide(r detect.Result, b []byte) {
 	fl.know(b)
 }
 
-// declared is what a client speaks on a port that is declared HTTP/1: that, well
-// or badly, unless it begins with the preface of HTTP/2.
-func declared(r detect.Result) detect.Result {
-	if r.Kind == protocol.HTTP2 {
+// asDeclared is what a client speaks on a port that is declared HTTP/1: that, well
+// or badly, unless it begins with the preface of HTTP/2. Where HTTP/2 is declared
+// it is that.
+func (fl *flow) asDeclared(r detect.Result) detect.Result {
+	if r.Kind == protocol.HTTP2 || fl.route.Kind == protocol.HTTP2 {
 		return detect.Result{Kind: protocol.HTTP2, Reason: detect.ReasonDeclared}
 	}
 	return detect.Result{Kind: protocol.HTTP1, Reason: detect.ReasonDeclared}

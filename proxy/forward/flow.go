@@ -135,8 +135,8 @@ func (fl *flow) begin() {
 
 // serve begins to serve the client where the route is known.
 func (fl *flow) serve() {
-	if fl.route.Kind == protocol.HTTP1 && fl.route.mediates() {
-		fl.declared = true // but the client may speak HTTP/2
+	if fl.route.Kind == protocol.HTTP1 && fl.mediates() || fl.route.Kind.HTTP() && fl.lane.forwarder.takesDirect() {
+		fl.declared = true // but the client may speak HTTP/2, or begin with TLS
 		fl.recordDeclared()
 		fl.readHead()
 		return

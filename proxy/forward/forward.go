@@ -30,6 +30,7 @@ type Forwarder struct {
 	cfg           Config
 	direction     metrics.Direction
 	router        Router
+	mediator      Mediator // nil: the router is none
 	metrics       *metrics.Metrics
 	log           *slog.Logger
 	memory        *detect.Memory
@@ -46,6 +47,7 @@ type Forwarder struct {
 func New(cfg Config, d metrics.Direction, router Router, m *metrics.Metrics, log *slog.Logger, memory *detect.Memory, loops []*conn.Loop) *Forwarder {
 	f := &Forwarder{cfg: cfg, direction: d, router: router, metrics: m, memory: memory, observer: newObserver, vanishedAfter: vanishedAfter,
 		log: log.With("direction", d.String()), lanes: make(map[*conn.Loop]*lane, len(loops))}
+	f.mediator, _ = router.(Mediator)
 	for i, x := range exchange.NewLanes(cfg.Exchange, loops) {
 		ln := &lane{forwarder: f, loop: loops[i], exchanges: x}
 		if cfg.AccessLog != nil {

@@ -27,7 +27,20 @@ type server interface {
 
 // mediated reports whether requests of the connection go their own ways.
 func (fl *flow) mediated() bool {
-	return fl.kind.HTTP() && fl.route.Up != nil && (fl.route.Mediate || fl.asks())
+	return fl.kind.HTTP() && fl.mediates()
+}
+
+// mediates reports whether they do if it is HTTP.
+func (fl *flow) mediates() bool {
+	return (fl.route.Up != nil || fl.lane.forwarder.mediator != nil) && (fl.route.Mediate || fl.asks())
+}
+
+// upstream is where the requests of the connection go.
+func (fl *flow) upstream() *exchange.Upstream {
+	if fl.route.Up != nil {
+		return fl.route.Up
+	}
+	return fl.lane.forwarder.mediator.Upstream(fl.route.Target)
 }
 
 // mediate gives the client's socket to a server of HTTP. b is what the client
@@ -37,8 +50,9 @@ func (fl *flow) mediate(b []byte) {
 	fl.phase = mediating
 	fl.seen[0], fl.seen[1] = fl.src.Bytes() // counted already
 	fl.http = f.metrics.HTTP(f.direction, fl.destination(), fl.tlsLabels())
-	fl.giveLink()
-	client := exchange.Client{Upstream: fl.route.Up, Port: fl.route.Target.Port(), Recorder: fl, Mesh: fl.peer != nil}
+	up := fl.upstream()
+	fl.giveLink(up)
+	client := exchange.Client{Upstream: up, Port: fl.route.Target.Port(), Recorder: fl, Mesh: fl.peer != nil}
 	if f.cfg.Mesh != nil || f.cfg.Policy != nil {
 		client.Gate = fl
 	}
@@ -54,19 +68,22 @@ func (fl *flow) mediate(b []byte) {
 
 // giveLink gives a connection that was dialed early to those that carry
 // requests to its endpoint. One that is not up yet is of no use.
-func (fl *flow) giveLink() {
+func (fl *flow) giveLink(up *exchange.Upstream) {
 	ln := fl.lane
 	if fl.link == linked && !fl.secures() { // a meshed endpoint has been told that anything may come
 		count := fl.dstTCP
 		started := ln.loop.Now()
 		fl.dstTCP = nil
-		to := fl.place.Endpoint()
+		to := exchange.Endpoint{Addr: fl.to}
+		if fl.hasPlace {
+			to = fl.place.Endpoint()
+		}
 		fl.leavePlace() // its requests are the load from now on
 		version := message.HTTP11
 		if fl.kind == protocol.HTTP2 {
 			version = message.HTTP2
 		}
-		ln.exchanges.Adopt(fl.route.Up, to, &fl.dst, version, closed(count, &fl.dst, started))
+		ln.exchanges.Adopt(up, to, &fl.dst, version, closed(count, &fl.dst, started))
 		return
 	}
 	fl.shake[l4.Server].GiveUp()

@@ -25,12 +25,16 @@ type Route struct {
 	Mediate bool
 }
 
-func (r *Route) mediates() bool { return r.Mediate && r.Up != nil }
-
 // Router chooses the Route of a connection from client to its original
 // destination dst. An error refuses it; a Refusal says why in one word.
 type Router interface {
 	Route(client, dst netip.AddrPort) (Route, error)
+}
+
+// Mediator is a Router that knows where requests go whose Route has no Up: it is
+// asked only where requests are taken one by one.
+type Mediator interface {
+	Upstream(dst netip.AddrPort) *exchange.Upstream
 }
 
 // Refusal is the error of a Router that will not have a connection.

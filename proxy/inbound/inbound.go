@@ -47,9 +47,6 @@ func (r *Router) Route(_, dst netip.AddrPort) (forward.Route, error) {
 			to.Kind = protocol.Unknown
 		}
 	}
-	if r.Mediate || r.Ports != nil {
-		to.Up = r.upstream(dst)
-	}
 	return to, nil
 }
 
@@ -57,8 +54,8 @@ func (r *Router) Route(_, dst netip.AddrPort) (forward.Route, error) {
 // and ports of the application, unless somebody tries them all.
 const upstreamsMost = 1024
 
-// upstream returns the Upstream to dst.
-func (r *Router) upstream(dst netip.AddrPort) *exchange.Upstream {
+// Upstream returns the Upstream to dst. It is a forward.Mediator's.
+func (r *Router) Upstream(dst netip.AddrPort) *exchange.Upstream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	up := r.ups[dst]
