@@ -58,6 +58,12 @@ var floors = map[string]int{
 	"internal/arrows":     1,
 	"internal/deps":       1,
 
+	"deploy":           7,
+	"deploy/smoke":     7,
+	"deploy/smoke/app": 1,
+
+	"internal/tools/filecaps":  1,
+	"internal/tools/sbom":      1,
 	"internal/tools/vulndb":    1,
 	"internal/tools/testsum":   1,
 	"internal/tools/clidocs":   1,
@@ -238,5 +244,6 @@ var libraries = []library{
 	{"github.com/prometheus/", []string{"proxy/metrics"}, "every exported number is on one page"},
 	{"net/http/pprof", []string{"proxy/admin"}, "it registers itself with the default mux"},
 	{"C", nil, "the binary is static"},
+	{"github.com/CycloneDX/", []string{"internal/tools/sbom"}, "what a binary is made of, in a known form"},
 	{"unsafe", []string{"proxy/conn", "redirect"}, "only system calls that golang.org/x/sys/unix does not wrap"},
 }
