@@ -26,7 +26,7 @@ SPIRE       := 1.13.3
 # is used through its system service.
 DEPS := iptables nftables iproute2 procps util-linux libcap2-bin curl nghttp2-client \
 	mariadb-server mariadb-client postgresql redis-server memcached nats-server \
-	opensmtpd openssh-server nginx-light
+	opensmtpd openssh-server nginx-light podman runc
 
 # Two packages at a time and at most four parallel tests in each: namespaces and
 # real servers share the machine's cores.
@@ -130,7 +130,7 @@ cover: ## test coverage by package and in sum (root sees more)
 
 .PHONY: lint
 lint: ## gofmt, go vet, and golangci-lint or else staticcheck
-	@files=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd integration internal proxy redirect rules)
+	@files=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd deploy inject integration internal lint proxy redirect rules)
 	if [ -n "$$files" ]; then echo "not formatted (gofmt -w):" >&2; echo "$$files" >&2; exit 1; fi
 	$(GO) vet ./...
 	if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else $(GO) run $(STATICCHECK) ./...; fi
@@ -154,3 +154,13 @@ docs: build ## rewrite docs/commands.md from the binary's own help
 image: build ## build the container image (root; podman or buildah, no registry)
 	@$(need_root)
 	.ci/image $(IMAGE)
+
+.PHONY: sbom
+sbom: build ## write bin/sbom.json: what is in the binary, as CycloneDX
+	@$(GO) run ./internal/tools/sbom bin/meshctl $(VERSION) >bin/sbom.json.new
+	mv bin/sbom.json.new bin/sbom.json
+	echo "bin/sbom.json: $$(grep -c '"bom-ref"' bin/sbom.json) components"
+
+.PHONY: reproducible
+reproducible: ## build twice from nothing, elsewhere, and compare
+	@.ci/reproducible $(VERSION)

@@ -67,6 +67,8 @@ type Config struct {
 	HalfCloseTimeout time.Duration // 0: never
 	MaxDetecting     int           // 0: no limit
 
+	Inbound, Outbound Times // what is said of one direction
+
 	MaxHead int // of a request or response that is taken by itself, in bytes
 
 	ShutdownGracePeriod time.Duration
@@ -114,6 +116,8 @@ func DefaultConfig() Config {
 // Validate names the first field that cannot be.
 func (c Config) Validate() error {
 	for name, d := range map[string]time.Duration{"early dial": c.EarlyDialAfter, "idle": c.IdleTimeout,
+		"inbound detection": c.Inbound.DetectTimeout, "outbound detection": c.Outbound.DetectTimeout,
+		"inbound connect": c.Inbound.ConnectTimeout, "outbound connect": c.Outbound.ConnectTimeout,
 		"half-close": c.HalfCloseTimeout, "shutdown grace": c.ShutdownGracePeriod} {
 		if d < 0 {
 			return fmt.Errorf("the %s time is negative: %s", name, d)

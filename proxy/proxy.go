@@ -153,8 +153,8 @@ func (p *Proxy) route() error {
 		p.access = accesslog.New(p.cfg.AccessLog, p.cfg.AccessLogTo)
 	}
 	fc := forward.Config{
-		DetectTimeout: p.cfg.DetectTimeout, EarlyDialAfter: p.cfg.EarlyDialAfter, ConnectTimeout: p.cfg.ConnectTimeout,
-		IdleTimeout: p.cfg.IdleTimeout, HalfCloseTimeout: p.cfg.HalfCloseTimeout,
+		EarlyDialAfter: p.cfg.EarlyDialAfter,
+		IdleTimeout:    p.cfg.IdleTimeout, HalfCloseTimeout: p.cfg.HalfCloseTimeout,
 		MaxDetecting: p.cfg.MaxDetecting, FixedTarget: p.cfg.FixedTarget, AccessLog: p.access,
 	}
 	fc.Exchange.H1.MaxHead = p.cfg.MaxHead
@@ -173,8 +173,8 @@ func (p *Proxy) route() error {
 		}
 		out.Mesh, in.Mediate = true, true
 	}
-	p.outbound = forward.New(fc, metrics.Outbound, out, p.metrics, p.cfg.Log, memory, p.loops)
-	p.inbound = forward.New(fc, metrics.Inbound, in, p.metrics, p.cfg.Log, memory, p.loops)
+	p.outbound = forward.New(p.cfg.with(p.cfg.Outbound, fc), metrics.Outbound, out, p.metrics, p.cfg.Log, memory, p.loops)
+	p.inbound = forward.New(p.cfg.with(p.cfg.Inbound, fc), metrics.Inbound, in, p.metrics, p.cfg.Log, memory, p.loops)
 	in.Lanes, out.Lanes = p.inbound.Lanes(), p.outbound.Lanes()
 	return nil
 }

@@ -26,6 +26,8 @@ type settings struct {
 	DetectTimeout       string           `json:"detect_timeout"`
 	EarlyDialAfter      string           `json:"early_dial_after"`
 	ConnectTimeout      string           `json:"connect_timeout"`
+	InboundTimes        times            `json:"inbound"`
+	OutboundTimes       times            `json:"outbound"`
 	IdleTimeout         string           `json:"idle_timeout"`
 	HalfCloseTimeout    string           `json:"half_close_timeout"`
 	MaxDetecting        int              `json:"max_detecting"`
@@ -40,7 +42,7 @@ func (c Config) settings() settings {
 		OpaquePorts: c.OpaquePorts.String(), Annotations: c.Annotations, Resources: c.Resources, Namespace: c.Namespace, TrustDomain: c.TrustDomain,
 		IdentityDir: c.IdentityDir, SPIFFESocket: c.SPIFFESocket,
 		DetectTimeout: d(c.DetectTimeout), EarlyDialAfter: d(c.EarlyDialAfter),
-		ConnectTimeout: d(c.ConnectTimeout), IdleTimeout: d(c.IdleTimeout), HalfCloseTimeout: d(c.HalfCloseTimeout),
+		ConnectTimeout: d(c.ConnectTimeout), InboundTimes: c.times(c.Inbound), OutboundTimes: c.times(c.Outbound), IdleTimeout: d(c.IdleTimeout), HalfCloseTimeout: d(c.HalfCloseTimeout),
 		MaxDetecting: c.MaxDetecting, ShutdownGracePeriod: d(c.ShutdownGracePeriod), AccessLog: c.AccessLog.String(),
 	}
 }

@@ -73,7 +73,7 @@ func fromAnnotations(f *pflag.FlagSet, name string, list []standIn, w io.Writer)
 	}
 	for _, s := range list {
 		value, said := s.value(pod)
-		if !said || f.Changed(s.flag) {
+		if !said || f.Changed(s.flag) || f.Changed(ofBoth(s.flag)) {
 			continue
 		}
 		if err := f.Set(s.flag, value); err != nil {
@@ -81,6 +81,26 @@ func fromAnnotations(f *pflag.FlagSet, name string, list []standIn, w io.Writer)
 		}
 	}
 	return nil
+}
+
+// ofBoth is the flag for both directions of one for a single direction; else flag
+// itself.
+func ofBoth(flag string) string {
+	switch flag {
+	case "inbound-connect-timeout", "outbound-connect-timeout":
+		return "connect-timeout"
+	case "inbound-detect-timeout", "outbound-detect-timeout":
+		return "detect-timeout"
+	}
+	return flag
+}
+
+// forEver is the time that Linkerd takes for none: 365 days.
+func forEver(never *bool) (string, bool) {
+	if never == nil || !*never {
+		return "", false
+	}
+	return (365 * 24 * time.Hour).String(), true
 }
 
 // proxyStandIns are the annotations that stand for flags of `meshctl proxy`.
@@ -91,7 +111,10 @@ func proxyStandIns(p *proxyFlags) []standIn {
 		{annotation.OutboundPort, "outbound-listen", func(a annotation.Pod) (string, bool) { return onPort(p.outboundListen, a.OutboundPort) }},
 		{annotation.AdminPort, "admin-listen", func(a annotation.Pod) (string, bool) { return onPort(p.adminListen, a.AdminPort) }},
 		{annotation.ShutdownGrace, "shutdown-grace-period", func(a annotation.Pod) (string, bool) { return duration(a.ShutdownGrace) }},
-		{annotation.ConnectTimeout, "connect-timeout", func(a annotation.Pod) (string, bool) { return duration(a.ConnectTimeout) }},
+		{annotation.InboundConnectTimeout, "inbound-connect-timeout", func(a annotation.Pod) (string, bool) { return duration(a.InboundConnectTimeout) }},
+		{annotation.ConnectTimeout, "outbound-connect-timeout", func(a annotation.Pod) (string, bool) { return duration(a.ConnectTimeout) }},
+		{annotation.NoInboundDetectTimeout, "inbound-detect-timeout", func(a annotation.Pod) (string, bool) { return forEver(a.NoInboundDetectTimeout) }},
+		{annotation.NoOutboundDetectTimeout, "outbound-detect-timeout", func(a annotation.Pod) (string, bool) { return forEver(a.NoOutboundDetectTimeout) }},
 		{annotation.LogLevel, "log-level", func(a annotation.Pod) (string, bool) { return text(a.LogLevel) }},
 		{annotation.LogFormat, "log-format", func(a annotation.Pod) (string, bool) { return text(a.LogFormat) }},
 	}

@@ -3,12 +3,18 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/meshctl/meshctl/proxy"
 )
 
 // exampleCluster are the objects that the tests of the proxy read too.
@@ -145,6 +151,32 @@ func TestAnnotationsStandForFlagsThatAreNotGiven(t *testing.T) {
 		}
 		if len(tt.args) > 0 && strings.Contains(out, `"3306,4567-4568"`) {
 			t.Errorf("%q: the annotation wins over the flag", tt.args)
+		}
+	}
+}
+
+func TestTimesOfOneDirectionComeFromAnnotations(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	name := annotationsFile(t,
+		`config.linkerd.io/proxy-inbound-connect-timeout="300ms"`, `config.linkerd.io/proxy-outbound-connect-timeout="4s"`,
+		`config.linkerd.io/proxy-disable-inbound-protocol-detect-timeout="true"`, `config.linkerd.io/proxy-disable-outbound-protocol-detect-timeout="false"`)
+	for _, tt := range []struct {
+		args              []string
+		inbound, outbound proxy.Times
+	}{
+		{nil, proxy.Times{DetectTimeout: year, ConnectTimeout: 300 * time.Millisecond}, proxy.Times{ConnectTimeout: 4 * time.Second}},
+		{[]string{"--connect-timeout=2s"}, proxy.Times{DetectTimeout: year}, proxy.Times{}}, // flags win
+		{[]string{"--detect-timeout=2s", "--outbound-connect-timeout=9s"}, proxy.Times{ConnectTimeout: 300 * time.Millisecond}, proxy.Times{ConnectTimeout: 9 * time.Second}},
+	} {
+		p := &proxyFlags{cfg: proxy.DefaultConfig()}
+		cmd := &cobra.Command{}
+		p.register(cmd)
+		if err := cmd.ParseFlags(append(tt.args, "--annotations", name)); err != nil {
+			t.Fatal(err)
+		}
+		c, err := p.config(io.Discard)
+		if err != nil || c.Inbound != tt.inbound || c.Outbound != tt.outbound {
+			t.Errorf("%q: inbound %+v, outbound %+v, %v", tt.args, c.Inbound, c.Outbound, err)
 		}
 	}
 }

@@ -14,20 +14,25 @@ const (
 
 // The keys that mean something here.
 const (
-	OpaquePorts          = Prefix + "opaque-ports"
-	SkipInboundPorts     = Prefix + "skip-inbound-ports"
-	SkipOutboundPorts    = Prefix + "skip-outbound-ports"
-	SkipSubnets          = Prefix + "skip-subnets"
-	InboundPort          = Prefix + "inbound-port"
-	OutboundPort         = Prefix + "outbound-port"
-	AdminPort            = Prefix + "admin-port"
-	ControlPort          = Prefix + "control-port"
-	ProxyUID             = Prefix + "proxy-uid"
-	ProxyGID             = Prefix + "proxy-gid"
-	ShutdownGrace        = Prefix + "shutdown-grace-period"
-	LogLevel             = Prefix + "proxy-log-level"
-	LogFormat            = Prefix + "proxy-log-format"
-	ConnectTimeout       = Prefix + "proxy-outbound-connect-timeout"
+	OpaquePorts       = Prefix + "opaque-ports"
+	SkipInboundPorts  = Prefix + "skip-inbound-ports"
+	SkipOutboundPorts = Prefix + "skip-outbound-ports"
+	SkipSubnets       = Prefix + "skip-subnets"
+	InboundPort       = Prefix + "inbound-port"
+	OutboundPort      = Prefix + "outbound-port"
+	AdminPort         = Prefix + "admin-port"
+	ControlPort       = Prefix + "control-port"
+	ProxyUID          = Prefix + "proxy-uid"
+	ProxyGID          = Prefix + "proxy-gid"
+	ShutdownGrace     = Prefix + "shutdown-grace-period"
+	LogLevel          = Prefix + "proxy-log-level"
+	LogFormat         = Prefix + "proxy-log-format"
+	ConnectTimeout    = Prefix + "proxy-outbound-connect-timeout"
+	// Those of one direction that Linkerd has; ConnectTimeout is outbound.
+	InboundConnectTimeout   = Prefix + "proxy-inbound-connect-timeout"
+	NoInboundDetectTimeout  = Prefix + "proxy-disable-inbound-protocol-detect-timeout"
+	NoOutboundDetectTimeout = Prefix + "proxy-disable-outbound-protocol-detect-timeout"
+
 	DefaultInboundPolicy = Prefix + "default-inbound-policy"
 )
 
@@ -105,14 +110,14 @@ var known = [...]Known{
 	{Prefix + "proxy-cpu-limit", Text, false},
 	{Prefix + "proxy-cpu-ratio-limit", Text, false},
 	{Prefix + "proxy-cpu-request", Text, false},
-	{Prefix + "proxy-disable-inbound-protocol-detect-timeout", Bool, false},
-	{Prefix + "proxy-disable-outbound-protocol-detect-timeout", Bool, false},
+	{NoInboundDetectTimeout, Bool, true},
+	{NoOutboundDetectTimeout, Bool, true},
 	{Prefix + "proxy-enable-native-sidecar", Bool, false},
 	{Prefix + "proxy-ephemeral-storage-limit", Text, false},
 	{Prefix + "proxy-ephemeral-storage-request", Text, false},
 	{ProxyGID, ID, true},
 	{Prefix + "proxy-image", Text, false},
-	{Prefix + "proxy-inbound-connect-timeout", Duration, false},
+	{InboundConnectTimeout, Duration, true},
 	{Prefix + "proxy-inbound-discovery-cache-unused-timeout", Duration, false},
 	{LogFormat, Text, true},
 	{Prefix + "proxy-log-http-headers", Text, false},

@@ -22,6 +22,9 @@ type Pod struct {
 	ProxyUID, ProxyGID        *uint32
 	ShutdownGrace             *time.Duration
 	ConnectTimeout            *time.Duration // outbound
+	InboundConnectTimeout     *time.Duration
+	NoInboundDetectTimeout    *bool // detection may last for ever
+	NoOutboundDetectTimeout   *bool
 	LogLevel, LogFormat       *string
 	DefaultInboundPolicy      *string // one of Linkerd's words
 }
@@ -90,6 +93,12 @@ func (p *Pod) take(e Entry) {
 		p.ShutdownGrace = said(ParseDuration(e.Value))
 	case ConnectTimeout:
 		p.ConnectTimeout = said(ParseDuration(e.Value))
+	case InboundConnectTimeout:
+		p.InboundConnectTimeout = said(ParseDuration(e.Value))
+	case NoInboundDetectTimeout:
+		p.NoInboundDetectTimeout = said(ParseBool(e.Value))
+	case NoOutboundDetectTimeout:
+		p.NoOutboundDetectTimeout = said(ParseBool(e.Value))
 	case LogLevel:
 		p.LogLevel = &e.Value
 	case LogFormat:
