@@ -31,6 +31,9 @@ var floors = map[string]int{
 	"proxy/discovery/file":    4,
 	"proxy/discovery/table":   4,
 	"proxy/discovery/kube":    5,
+
+	"proxy/discovery/destination":      5,
+	"proxy/discovery/destination/wire": 4,
 	"proxy/h1":                2,
 	"proxy/h2":                2,
 
@@ -40,6 +43,8 @@ var floors = map[string]int{
 	"integration/spire": 7,
 
 	"lint": 3,
+
+	"controller": 6,
 
 	"redirect":       3,
 	"rules":          2,
@@ -179,6 +184,18 @@ var arrows = []arrow{
 	{"proxy/discovery/kube", "proxy/discovery", "is a Source that changes in place"},
 	{"proxy/discovery/kube", "proxy/discovery/cluster", "keeps a picture of what the API server has"},
 	{"proxy/discovery/kube", "proxy/discovery/file", "has objects read by the code that reads files"},
+	{"proxy/discovery/destination", "proxy/discovery", "is a Source whose answers come later"},
+	{"proxy/discovery/destination", "proxy/discovery/destination/wire", "reads the messages of the API"},
+	{"proxy/discovery/destination", "proxy/identity", "whom it speaks to, and as whom"},
+	{"proxy/discovery/destination", "internal/ports", "the default list, for addresses outside"},
+	{"proxy/discovery/destination/wire", "proxy/discovery", "Views, to messages and back"},
+	{"proxy/discovery/destination/wire", "proxy/protocol", "what a port speaks, in the API's words"},
+	{"proxy/discovery/destination/wire", "proxy/route", "routes, in the API's words and back"},
+	{"proxy/discovery/destination/wire", "internal/ports", "the default list, for addresses outside"},
+	{"controller", "proxy/discovery", "which answers a change touches"},
+	{"controller", "proxy/discovery/cluster", "serves what a picture says"},
+	{"controller", "proxy/discovery/destination/wire", "writes the messages of the API"},
+	{"controller", "proxy/identity", "its certificate, and who may ask"},
 	{"proxy/discovery/table", "proxy/discovery", "one table of tests for every Source"},
 	{"proxy/discovery/table", "proxy/message", "requests that the table asks about"},
 	{"proxy/discovery/file", "internal/ports", "ports that a pod keeps away from its proxy"},
@@ -234,7 +251,9 @@ var libraries = []library{
 	{"go.yaml.in/yaml", []string{"inject/manifest", "proxy/discovery/file", "lint"}, "lines of fields"},
 	{"github.com/fsnotify/fsnotify", []string{"proxy/discovery/file", "proxy/identity"}, "files that are followed: of resources, of the identity"},
 	{"github.com/spiffe/", []string{"proxy/identity"}, "SPIFFE IDs and the Workload API are the identity's"},
-	{"google.golang.org/grpc", []string{"proxy/identity", "proxy/discovery", "integration/servers"}, "gRPC is observed, not spoken, on the data path"},
+	{"github.com/linkerd/linkerd2-proxy-api", []string{"controller", "proxy/discovery/destination"}, "one API, served and asked"},
+	{"google.golang.org/protobuf", []string{"controller", "proxy/discovery/destination", "proxy/mesh/header"}, "messages of that API, and the transport header"},
+	{"google.golang.org/grpc", []string{"controller", "proxy/identity", "proxy/discovery", "integration/servers"}, "gRPC is observed, not spoken, on the data path"},
 	{"github.com/spf13/cobra", []string{"cmd/meshctl"}, "flags and help are the command line's"},
 	{"github.com/spf13/pflag", []string{"cmd/meshctl"}, "flags and help are the command line's"},
 	{"github.com/google/nftables", []string{"redirect", "rules/nftables"}, "one place talks to the packet filter"},
