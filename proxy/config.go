@@ -57,6 +57,8 @@ type Config struct {
 	// TrustDomain ends the names of the identities of pods; empty: cluster.local.
 	TrustDomain string
 
+	Policy InboundPolicy // who may call
+
 	DetectTimeout    time.Duration // then fail open
 	EarlyDialAfter   time.Duration // 0: never
 	ConnectTimeout   time.Duration

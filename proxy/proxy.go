@@ -43,6 +43,7 @@ type Proxy struct {
 	listeners []*conn.Listener // of loops[i], several a loop
 	admin     *admin.Admin
 	targets   targets
+	authz     authorizer      // who may call
 	access    *accesslog.Log  // nil: none
 	identity  identity.Source // nil: none, and no mesh TLS
 	shutdown  chan struct{}   // POST /shutdown
@@ -84,6 +85,9 @@ func (p *Proxy) build() error {
 		p.loops = append(p.loops, l)
 	}
 	if err := p.discover(); err != nil {
+		return err
+	}
+	if err := p.authorize(); err != nil {
 		return err
 	}
 	if err := p.route(); err != nil {

@@ -48,6 +48,7 @@ func (p *Proxy) discover() error {
 		return fmt.Errorf("reading resources: %w", err)
 	}
 	p.targets.cache = discovery.NewCache(discovery.CacheConfig{}, snapshot)
+	p.authz.objects = snapshot.Policies()
 	return nil
 }
 
@@ -127,14 +128,25 @@ func (p *Proxy) follow() (stop func()) {
 	var following sync.WaitGroup
 	if p.targets.reader != nil {
 		following.Go(func() {
-			p.targets.reader.Watch(ctx, func(s *cluster.Snapshot) { p.targets.cache.Replace(s) })
+			p.targets.reader.Watch(ctx, func(s *cluster.Snapshot) {
+				p.targets.cache.Replace(s)
+				p.authz.setObjects(s.Policies())
+			})
 		})
 	}
 	if p.targets.cache != nil {
 		following.Go(func() { p.sweepTargets(ctx) })
 	}
 	if p.cfg.Annotations != "" {
-		following.Go(func() { file.WatchAnnotations(ctx, p.cfg.Annotations, p.cfg.Log, p.applyAnnotations) })
+		following.Go(func() {
+			file.WatchAnnotations(ctx, p.cfg.Annotations, p.cfg.Log, func(pod annotation.Pod, notes []annotation.Note) {
+				p.applyAnnotations(pod, notes)
+				p.authz.annotate(pod)
+			})
+		})
+	}
+	if p.cfg.Policy.Labels != "" {
+		following.Go(func() { p.authz.follow(ctx) })
 	}
 	return func() { cancel(); following.Wait() }
 }

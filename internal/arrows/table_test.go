@@ -28,7 +28,7 @@ var floors = map[string]int{
 	"proxy/route":             2,
 	"proxy/discovery":         3,
 	"proxy/discovery/cluster": 4,
-	"proxy/discovery/file":    4,
+	"proxy/discovery/file":    5,
 	"proxy/discovery/table":   4,
 	"proxy/discovery/kube":    5,
 
@@ -107,6 +107,7 @@ var arrows = []arrow{
 	{"cmd/meshctl", "proxy/discovery/cluster", "explain and check ask the picture"},
 	{"cmd/meshctl", "proxy/discovery/file", "explain and check read resources; annotations"},
 	{"cmd/meshctl", "proxy/protocol", "what a port speaks, in explain"},
+	{"cmd/meshctl", "proxy/message", "a request to explain"},
 	{"cmd/meshctl", "proxy/identity", "flags of the identity; meshctl identity"},
 	{"cmd/meshctl", "proxy/identity/authority", "meshctl identity init and issue"},
 
@@ -179,6 +180,7 @@ var arrows = []arrow{
 	{"proxy/discovery/cluster", "proxy/protocol", "opaque ports have no routes"},
 	{"proxy/discovery/cluster", "proxy/route", "compiles the routes of a port"},
 	{"proxy/discovery/cluster", "internal/ports", "the default list"},
+	{"proxy/discovery/cluster", "proxy/policy", "carries the objects that say who may call"},
 	{"proxy/discovery/file", "proxy/discovery", "objects with their file and line"},
 	{"proxy/discovery/file", "proxy/discovery/cluster", "collects objects for it"},
 	{"proxy/discovery/kube", "proxy/discovery", "is a Source that changes in place"},
@@ -201,6 +203,8 @@ var arrows = []arrow{
 	{"proxy/discovery/file", "internal/ports", "ports that a pod keeps away from its proxy"},
 	{"proxy/discovery/file", "proxy/route", "copies routes, and has them judged"},
 	{"proxy/discovery/file", "internal/annotation", "annotations of objects, and the pod's own file"},
+	{"proxy/discovery/file", "proxy/policy", "reads the objects that say who may call"},
+	{"proxy/discovery/file", "proxy/protocol", "what a Server declares"},
 	{"internal/annotation", "internal/ports", "lists of ports"},
 	{"proxy/policy", "proxy/protocol", "a declared port has a kind"},
 	{"proxy/policy", "internal/ports", "the set of opaque ports"},
