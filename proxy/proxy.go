@@ -73,7 +73,7 @@ func (p *Proxy) build() error {
 	}
 	cfg := &p.cfg
 	p.metrics = metrics.New(metrics.Config{
-		Version: cfg.Version, SkipPackets: cfg.SkipPackets,
+		Version: cfg.Version, SkipPackets: cfg.SkipPackets, Kubernetes: p.kubernetesNumbers(),
 		Balancers: p.balancers, Pools: p.pools, AccessLog: p.accessLines,
 		Identity: p.identityNumbers(),
 	})

@@ -127,6 +127,9 @@ func (p *proxyFlags) config(log io.Writer) (proxy.Config, error) {
 		return c, err
 	}
 	c.TrustDomain = p.targets.trustDomain
+	if c.Kubernetes, err = p.targets.api.config(c.Resources); err != nil {
+		return c, err
+	}
 	if p.fixedTarget != "" {
 		if c.FixedTarget, err = netip.ParseAddrPort(p.fixedTarget); err != nil {
 			return c, usagef("--fixed-target: %w", err)

@@ -79,6 +79,7 @@ var floors = map[string]int{
 	"integration/conformance": 7,
 	"integration/cases":       7,
 	"integration/targets":     7,
+	"integration/kube":        6,
 	"integration/bench":       7,
 	"integration/built":       3,
 	"integration/lab":         1,
@@ -105,6 +106,7 @@ var arrows = []arrow{
 	{"cmd/meshctl", "internal/annotation", "annotations stand for flags"},
 	{"cmd/meshctl", "proxy/discovery", "the words of explain"},
 	{"cmd/meshctl", "proxy/discovery/cluster", "explain and check ask the picture"},
+	{"cmd/meshctl", "proxy/discovery/kube", "explain, check and proxy ask the Kubernetes API"},
 	{"cmd/meshctl", "proxy/discovery/file", "explain and check read resources; annotations"},
 	{"cmd/meshctl", "proxy/protocol", "what a port speaks, in explain"},
 	{"cmd/meshctl", "proxy/message", "a request to explain"},
@@ -150,6 +152,7 @@ var arrows = []arrow{
 	{"proxy/forward", "proxy/admin", "describes its connections in the form that /connections shows"},
 	{"proxy", "proxy/discovery", "asks what a destination is, through its cache"},
 	{"proxy", "proxy/discovery/cluster", "says for which pod the picture is drawn"},
+	{"proxy", "proxy/discovery/kube", "watches the Kubernetes API instead of files"},
 	{"proxy", "proxy/discovery/file", "reads resources and annotations, and follows their files"},
 	{"proxy", "internal/annotation", "what the pod says of itself"},
 	{"proxy/outbound", "proxy/discovery", "asks what a destination stands for"},
@@ -251,7 +254,7 @@ type library struct {
 
 var libraries = []library{
 	{"k8s.io/", []string{"inject", "proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
-	{"sigs.k8s.io/", []string{"inject", "proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
+	{"sigs.k8s.io/", []string{"integration/kube", "inject", "proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
 	{"go.yaml.in/yaml", []string{"inject/manifest", "proxy/discovery/file", "lint"}, "lines of fields"},
 	{"github.com/fsnotify/fsnotify", []string{"proxy/discovery/file", "proxy/identity"}, "files that are followed: of resources, of the identity"},
 	{"github.com/spiffe/", []string{"proxy/identity"}, "SPIFFE IDs and the Workload API are the identity's"},
