@@ -161,10 +161,13 @@ func (p *proxyFlags) run(log io.Writer) error {
 	cfg.SkipPackets = skipCounter()
 	px, err := proxy.New(cfg)
 	if err != nil {
+		if isIdentityFile(err) {
+			return identityError{err}
+		}
 		if errors.Is(err, proxy.ErrUnknownPod) {
 			return &usageError{err: err, hint: "--labels FILE with the downward API's labels, or --pod NAME of a Pod among the resources"}
 		}
-		if _, broken := errors.AsType[file.Problem](err); broken || isIdentityFile(err) {
+		if _, broken := errors.AsType[file.Problem](err); broken {
 			return inputError{err}
 		}
 		return err
