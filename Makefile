@@ -20,6 +20,7 @@ IMAGE    ?= localhost/meshctl:$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 VULNDB      := golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
+HELM        := v3.22.0
 SPIRE       := 1.13.3
 
 # Debian packages. The servers and clients are those of integration/; none of them
@@ -164,3 +165,10 @@ sbom: build ## write bin/sbom.json: what is in the binary, as CycloneDX
 .PHONY: reproducible
 reproducible: ## build twice from nothing, elsewhere, and compare
 	@.ci/reproducible $(VERSION)
+
+.PHONY: chart
+chart: ## render the chart with helm, write what is made from it, test it (builds helm once)
+	@MESHCTL_HELM=$$(GO=$(GO) .ci/helm $(HELM))
+	export MESHCTL_HELM
+	$(GO) test -count=1 -run Golden ./deploy -update
+	$(GO) test -count=1 ./deploy

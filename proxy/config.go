@@ -13,6 +13,7 @@ import (
 	"github.com/meshctl/meshctl/internal/ports"
 	"github.com/meshctl/meshctl/proxy/accesslog"
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
+	"github.com/meshctl/meshctl/proxy/discovery/kube"
 	"github.com/meshctl/meshctl/proxy/metrics"
 	"github.com/meshctl/meshctl/proxy/policy"
 )
@@ -42,6 +43,9 @@ type Config struct {
 	// OpaquePortsSaid: they were asked for, so that they win over the annotation of
 	// the pod.
 	OpaquePortsSaid bool
+	// Kubernetes is an API server that is asked for objects instead of Resources; nil:
+	// none. The proxy fills in what it knows better: Cluster and Log.
+	Kubernetes *kube.Config
 	// Annotations is a file with the pod's own annotations, as the downward API
 	// writes it; empty: none. Its opaque-ports count for what comes in, and change
 	// with the file.
@@ -59,6 +63,8 @@ type Config struct {
 	LeaveTLS bool
 	// TrustDomain ends the names of the identities of pods; empty: cluster.local.
 	TrustDomain string
+
+	Policy InboundPolicy // who may call
 
 	DetectTimeout    time.Duration // then fail open
 	EarlyDialAfter   time.Duration // 0: never
@@ -126,6 +132,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.DetectTimeout <= 0:
 		return errors.New("the detection timeout must be positive: declare ports opaque to avoid the wait")
+	case c.Kubernetes != nil && len(c.Resources) > 0:
+		return errors.New("resources from files and from the Kubernetes API: choose one")
 	case c.ConnectTimeout <= 0:
 		return errors.New("the connect timeout must be positive")
 	case c.MaxHead < 0:

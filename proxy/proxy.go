@@ -45,6 +45,7 @@ type Proxy struct {
 	listeners []*conn.Listener // of loops[i], several a loop
 	admin     *admin.Admin
 	targets   targets
+	authz     authorizer      // who may call
 	access    *accesslog.Log  // nil: none
 	identity  identity.Source // nil: none, and no mesh TLS
 	shutdown  chan struct{}   // POST /shutdown
@@ -74,7 +75,7 @@ func (p *Proxy) build() error {
 	}
 	cfg := &p.cfg
 	p.metrics = metrics.New(metrics.Config{
-		Version: cfg.Version, SkipPackets: cfg.SkipPackets,
+		Version: cfg.Version, SkipPackets: cfg.SkipPackets, Kubernetes: p.kubernetesNumbers(),
 		Balancers: p.balancers, Pools: p.pools, AccessLog: p.accessLines,
 		Identity: p.identityNumbers(),
 	})
@@ -86,6 +87,9 @@ func (p *Proxy) build() error {
 		p.loops = append(p.loops, l)
 	}
 	if err := p.discover(); err != nil {
+		return err
+	}
+	if err := p.authorize(); err != nil {
 		return err
 	}
 	if err := p.route(); err != nil {
@@ -166,17 +170,24 @@ func (p *Proxy) route() error {
 	in, out := inbound.New(own), outbound.New(declared)
 	out.Targets, out.Mediate = p.targets.resolver(), p.cfg.Intermediate
 	if p.identity != nil {
-		fc.Mesh, fc.LeaveTLS = mesh.New(p.identity), p.cfg.LeaveTLS
-		fc.Exchange.Mesh = fc.Mesh
-		for _, a := range p.cfg.InboundListen {
-			fc.Direct = fc.Direct.Union(ports.Of(a.Port()))
-		}
+		p.join(&fc)
 		out.Mesh, in.Mediate = true, true
 	}
 	p.outbound = forward.New(p.cfg.with(p.cfg.Outbound, fc), metrics.Outbound, out, p.metrics, p.cfg.Log, memory, p.loops)
+	fc.Policy, in.Ports = p.authz.live, p.authz.live
 	p.inbound = forward.New(p.cfg.with(p.cfg.Inbound, fc), metrics.Inbound, in, p.metrics, p.cfg.Log, memory, p.loops)
+	p.authz.live.Changed(p.inbound.Reauthorize)
 	in.Lanes, out.Lanes = p.inbound.Lanes(), p.outbound.Lanes()
 	return nil
+}
+
+// join makes the proxy one of the mesh.
+func (p *Proxy) join(fc *forward.Config) {
+	fc.Mesh, fc.LeaveTLS = mesh.New(p.identity), p.cfg.LeaveTLS
+	fc.Exchange.Mesh = fc.Mesh
+	for _, a := range p.cfg.InboundListen {
+		fc.Direct = fc.Direct.Union(ports.Of(a.Port()))
+	}
 }
 
 // Run serves until ctx ends or a shutdown is asked for, then drains: listeners

@@ -13,6 +13,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
 	"github.com/meshctl/meshctl/proxy/discovery/file"
+	"github.com/meshctl/meshctl/proxy/discovery/kube"
 	"github.com/meshctl/meshctl/proxy/policy"
 	"github.com/meshctl/meshctl/proxy/protocol"
 )
@@ -23,6 +24,7 @@ const sweepTargets = 30 * time.Second
 // targets is what the proxy knows of destinations, and of its own pod, from
 // files. The zero value knows nothing.
 type targets struct {
+	api    *kube.Source // nil: the Kubernetes API is not asked
 	reader *file.Reader
 	cache  *discovery.Cache
 	own    *policy.Policy // of the pod: inbound
@@ -32,6 +34,9 @@ type targets struct {
 // there is no state to fall back to.
 func (p *Proxy) discover() error {
 	if len(p.cfg.Resources) == 0 {
+		if p.cfg.Kubernetes != nil {
+			return p.openAPI()
+		}
 		if p.cfg.Intermediate {
 			p.targets.cache = discovery.NewCache(discovery.CacheConfig{}, addresses{p.cfg.OpaquePorts})
 		}
@@ -48,6 +53,7 @@ func (p *Proxy) discover() error {
 		return fmt.Errorf("reading resources: %w", err)
 	}
 	p.targets.cache = discovery.NewCache(discovery.CacheConfig{}, snapshot)
+	p.authz.objects = snapshot.Policies()
 	return nil
 }
 
@@ -125,16 +131,30 @@ func (p *Proxy) applyAnnotations(pod annotation.Pod, notes []annotation.Note) {
 func (p *Proxy) follow() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
+	if p.targets.api != nil {
+		following.Go(func() { p.targets.api.Run(ctx, p.targets.cache.Update) })
+	}
 	if p.targets.reader != nil {
 		following.Go(func() {
-			p.targets.reader.Watch(ctx, func(s *cluster.Snapshot) { p.targets.cache.Replace(s) })
+			p.targets.reader.Watch(ctx, func(s *cluster.Snapshot) {
+				p.targets.cache.Replace(s)
+				p.authz.setObjects(s.Policies())
+			})
 		})
 	}
 	if p.targets.cache != nil {
 		following.Go(func() { p.sweepTargets(ctx) })
 	}
 	if p.cfg.Annotations != "" {
-		following.Go(func() { file.WatchAnnotations(ctx, p.cfg.Annotations, p.cfg.Log, p.applyAnnotations) })
+		following.Go(func() {
+			file.WatchAnnotations(ctx, p.cfg.Annotations, p.cfg.Log, func(pod annotation.Pod, notes []annotation.Note) {
+				p.applyAnnotations(pod, notes)
+				p.authz.annotate(pod)
+			})
+		})
+	}
+	if p.cfg.Policy.Labels != "" {
+		following.Go(func() { p.authz.follow(ctx) })
 	}
 	return func() { cancel(); following.Wait() }
 }

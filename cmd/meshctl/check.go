@@ -67,10 +67,17 @@ func (c *checkFlags) run(w io.Writer) error {
 	if c.output != "text" && c.output != "json" {
 		return usagef("--output %q: want text or json", c.output)
 	}
-	if len(c.resources) == 0 && c.annotations == "" {
+	api, err := c.api.config(c.resources)
+	if err != nil {
+		return err
+	}
+	if len(c.resources) == 0 && c.annotations == "" && api == nil {
 		return &usageError{err: fmt.Errorf("nothing to check"), hint: "name files with --resources or --annotations"}
 	}
 	var all checked
+	if err := c.checkAPI(&all, api); err != nil {
+		return err
+	}
 	c.checkResources(&all)
 	c.checkAnnotations(&all)
 	if err := all.print(w, c.output); err != nil {
@@ -98,7 +105,12 @@ func (c *checkFlags) checkResources(all *checked) {
 		Cluster: cluster.Config{Namespace: c.namespace, Opaque: policy.DefaultOpaque(), TrustDomain: c.trustDomain},
 	}).Load()
 	all.Files, all.Objects, all.Skipped = report.Files, report.Objects, report.Skipped
-	for _, p := range report.Problems {
+	all.add(report.Problems)
+}
+
+// add appends findings of objects.
+func (all *checked) add(problems []file.Problem) {
+	for _, p := range problems {
 		f := finding{Severity: "warning", Code: string(p.Code), File: p.Object.File, Line: p.Object.Line, Object: p.Object.String(), Field: p.Field, Text: p.Text}
 		if p.Breaks() {
 			f.Severity = "error"
@@ -158,7 +170,10 @@ func (all checked) print(w io.Writer, output string) error {
 }
 
 func (f finding) String() string {
-	s := f.Severity + ": " + f.File
+	s := f.Severity
+	if f.File != "" { // else it comes from the API
+		s += ": " + f.File
+	}
 	if f.Line > 0 {
 		s += fmt.Sprintf(":%d", f.Line)
 	}

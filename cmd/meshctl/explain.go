@@ -22,6 +22,7 @@ type explainFlags struct {
 	output            string
 	rules             ruleFlags
 	proxy             proxyFlags
+	access            accessFlags
 	targets           targetFlags
 }
 
@@ -56,6 +57,7 @@ redirect"; without any, the rules of the current namespace count if it has some.
 	e.rules.register(f)
 	e.registerProxy(f)
 	e.targets.registerResources(f)
+	e.access.register(cmd)
 	return cmd
 }
 
@@ -63,6 +65,7 @@ redirect"; without any, the rules of the current namespace count if it has some.
 type explanation struct {
 	rules.Explanation
 	Target  *targetAnswer `json:"target,omitempty"`
+	Access  *accessAnswer `json:"access,omitempty"`
 	Proxy   *proxyAnswer  `json:"proxy,omitempty"`
 	Known   string        `json:"known,omitempty"` // protocols that use the port, and who speaks first
 	Rules   string        `json:"rules"`           // where the rules were taken from
@@ -98,6 +101,9 @@ func (e *explainFlags) run(cmd *cobra.Command, target string) error {
 	}
 	answer := e.explain(from, packet, settings)
 	if err := e.explainTarget(&answer, from, packet, settings); err != nil {
+		return err
+	}
+	if err := e.explainAccess(cmd, &answer, packet); err != nil {
 		return err
 	}
 	if e.output == "json" {
@@ -223,6 +229,9 @@ func (a explanation) print(w io.Writer) error {
 		if a.Proxy.First != "" {
 			lines = append(lines, "  waits    "+a.Proxy.First)
 		}
+	}
+	if a.Access != nil {
+		lines = append(lines, a.Access.lines()...)
 	}
 	if a.Known != "" {
 		lines = append(lines, "  known    "+a.Known)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -111,7 +112,7 @@ func readSource(ctx context.Context, ns *redirect.Namespace) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	states, err := choice.Read(ctx)
+	states, err := readWhole(ctx, choice)
 	if err != nil {
 		return source{}, err
 	}
@@ -134,6 +135,22 @@ func readSource(ctx context.Context, ns *redirect.Namespace) (source, error) {
 		s.settings = askProxy(ctx, ns)
 	}
 	return s, nil
+}
+
+// readWhole reads the rules. The kernel tells of tables, chains and sets one after
+// the other: rules that are being written meanwhile look like changed ones, and are
+// read again.
+func readWhole(ctx context.Context, b *redirect.Choice) ([]redirect.State, error) {
+	for try := 1; ; try++ {
+		states, err := b.Read(ctx)
+		if err != nil || try == 5 || !slices.ContainsFunc(states, func(s redirect.State) bool {
+			_, ok := s.Plan()
+			return s.Present && !ok
+		}) {
+			return states, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 func nameOf(ns *redirect.Namespace) string {

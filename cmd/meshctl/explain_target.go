@@ -32,19 +32,27 @@ type targetAnswer struct {
 	Warnings  []string     `json:"warnings,omitempty"`
 }
 
-// target asks the resources about a destination; nil without resources.
+// target asks the resources, or the API, about a destination; nil without both.
 func (e *explainFlags) target(dst netip.AddrPort, opaque ports.Set, local func(netip.Addr) bool) (*targetAnswer, error) {
-	if len(e.targets.resources) == 0 {
+	in := cluster.Config{Namespace: e.targets.namespace, Opaque: opaque, TrustDomain: e.targets.trustDomain, Local: local}
+	api, err := e.targets.api.config(e.targets.resources)
+	var v discovery.View
+	switch {
+	case err != nil:
+		return nil, err
+	case api != nil:
+		if _, err := picture(*api, in, func(s *cluster.Snapshot) { v = s.Find(dst) }); err != nil {
+			return nil, err
+		}
+	case len(e.targets.resources) == 0:
 		return nil, nil
+	default:
+		snapshot, report := file.NewReader(file.Config{Paths: e.targets.resources, Cluster: in}).Load()
+		if err := report.Err(); err != nil {
+			return nil, inputError{fmt.Errorf("reading resources: %w", err)}
+		}
+		v = snapshot.Find(dst)
 	}
-	snapshot, report := file.NewReader(file.Config{
-		Paths:   e.targets.resources,
-		Cluster: cluster.Config{Namespace: e.targets.namespace, Opaque: opaque, TrustDomain: e.targets.trustDomain, Local: local},
-	}).Load()
-	if err := report.Err(); err != nil {
-		return nil, inputError{fmt.Errorf("reading resources: %w", err)}
-	}
-	v := snapshot.Find(dst)
 	a := &targetAnswer{
 		Kind: v.Kind.String(), Object: v.Object.String(), Place: v.Object.Place(), Port: v.Port, PortName: v.PortName,
 		Refused: v.Refused.String(), Reason: v.Protocol.Reason.String(), Decided: v.Protocol.String(),
@@ -94,7 +102,9 @@ func (a *targetAnswer) lines() []string {
 		if a.Kind == "headless" {
 			what += ", one of its pods"
 		}
-		what += ", " + a.Place
+		if a.Place != "" {
+			what += ", " + a.Place
+		}
 	}
 	out := []string{"  target   " + what}
 	if a.Refused == "" {

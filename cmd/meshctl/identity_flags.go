@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 
@@ -53,4 +55,16 @@ func identityOf(c *proxy.Config) error {
 func isIdentityFile(err error) bool {
 	_, bad := errors.AsType[*identity.FileError](err)
 	return bad
+}
+
+// identityError is a file of the identity that cannot be used; exit code 65.
+type identityError struct{ error }
+
+func (e identityError) Unwrap() error { return e.error }
+func (e identityError) ExitCode() int { return exitInput }
+func (e identityError) Hint() string {
+	if errors.Is(e.error, fs.ErrPermission) {
+		return fmt.Sprintf("the proxy runs as user %d, group %d: that user has to be able to read it", os.Getuid(), os.Getgid())
+	}
+	return `"meshctl identity verify" tells the same without starting anything`
 }

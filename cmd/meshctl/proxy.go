@@ -27,6 +27,7 @@ type proxyFlags struct {
 	opaquePorts                                string
 	fixedTarget                                string
 	targets                                    targetFlags
+	policy                                     policyFlags
 	flags                                      *pflag.FlagSet
 	logLevel, logFormat                        string
 	accessLog                                  string
@@ -57,6 +58,7 @@ func (p *proxyFlags) register(cmd *cobra.Command) {
 	f, c := cmd.Flags(), &p.cfg
 	p.flags = f
 	p.targets.register(f)
+	p.policy.register(f)
 	registerIdentity(f, c)
 	f.StringVar(&p.inboundListen, "inbound-listen", "[::]:4143", "where connections from the network are redirected to; [::] takes IPv4 too")
 	f.StringVar(&p.outboundListen, "outbound-listen", "127.0.0.1:4140,[::1]:4140", "where the application's connections are redirected to; keep it on loopback")
@@ -87,6 +89,9 @@ func (p *proxyFlags) register(cmd *cobra.Command) {
 
 // config turns the flags into a Config.
 func (p *proxyFlags) config(log io.Writer) (proxy.Config, error) {
+	if err := fromTwins(p.flags); err != nil {
+		return p.cfg, err
+	}
 	if err := fromAnnotations(p.flags, p.targets.annotations, proxyStandIns(p), log); err != nil {
 		return p.cfg, err
 	}
@@ -115,10 +120,16 @@ func (p *proxyFlags) config(log io.Writer) (proxy.Config, error) {
 	}
 	c.OpaquePortsSaid = p.flags.Changed("opaque-ports")
 	c.Resources, c.Namespace, c.Annotations = p.targets.resources, p.targets.namespace, p.targets.annotations
+	if c.Policy, err = p.policy.config(); err != nil {
+		return c, err
+	}
 	if err := identityOf(&c); err != nil {
 		return c, err
 	}
 	c.TrustDomain = p.targets.trustDomain
+	if c.Kubernetes, err = p.targets.api.config(c.Resources); err != nil {
+		return c, err
+	}
 	if p.fixedTarget != "" {
 		if c.FixedTarget, err = netip.ParseAddrPort(p.fixedTarget); err != nil {
 			return c, usagef("--fixed-target: %w", err)
@@ -150,7 +161,13 @@ func (p *proxyFlags) run(log io.Writer) error {
 	cfg.SkipPackets = skipCounter()
 	px, err := proxy.New(cfg)
 	if err != nil {
-		if _, broken := errors.AsType[file.Problem](err); broken || isIdentityFile(err) {
+		if isIdentityFile(err) {
+			return identityError{err}
+		}
+		if errors.Is(err, proxy.ErrUnknownPod) {
+			return &usageError{err: err, hint: "--labels FILE with the downward API's labels, or --pod NAME of a Pod among the resources"}
+		}
+		if _, broken := errors.AsType[file.Problem](err); broken {
 			return inputError{err}
 		}
 		return err

@@ -25,6 +25,7 @@ type targetFlags struct {
 	namespace   string
 	trustDomain string
 	annotations string
+	api         apiFlags
 }
 
 func (t *targetFlags) register(f *pflag.FlagSet) {
@@ -34,6 +35,7 @@ func (t *targetFlags) register(f *pflag.FlagSet) {
 
 func (t *targetFlags) registerResources(f *pflag.FlagSet) {
 	f.StringSliceVar(&t.resources, "resources", nil, "files, or directories of *.yaml and *.json, with Kubernetes objects as kubectl prints them; read again when they change")
+	t.api.register(f)
 	f.StringVar(&t.namespace, "namespace", "default", "the pod's namespace: whose EgressNetworks and routes count")
 	f.StringVar(&t.trustDomain, "identity-trust-domain", cluster.DefaultTrustDomain, "what the identities of meshed pods end in")
 }

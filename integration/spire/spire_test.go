@@ -156,6 +156,11 @@ func (w *world) workload(t *testing.T) identity.Source {
 
 func TestACertificateComesFromSPIREAndIsRenewed(t *testing.T) {
 	w := up(t)
+	program, remove, err := built.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
 	client, server := w.workload(t), w.workload(t)
 	if _, err := client.Current(); !errors.Is(err, identity.ErrWaiting) {
 		t.Fatalf("before there is an entry: %v", err)
@@ -174,14 +179,14 @@ func TestACertificateComesFromSPIREAndIsRenewed(t *testing.T) {
 	}
 	t.Run("another workload verifies it", func(t *testing.T) { handshake(t, client, server) })
 	t.Run("renewed", func(t *testing.T) { renewed(t, client, server) })
-	t.Run("without the agent, and again with it", func(t *testing.T) {
+	t.Run("without the agent, and again with it", func(sub *testing.T) {
 		w.agent.Signal(syscall.SIGTERM)
 		<-w.agent.Gone()
-		handshake(t, client, server) // with what there is
-		w.startAgent(t)
-		renewed(t, client, server)
+		handshake(sub, client, server) // with what there is
+		w.startAgent(t)                // which outlives the subtest
+		renewed(sub, client, server)
 	})
-	t.Run("a proxy has it", func(t *testing.T) { w.proxy(t) })
+	t.Run("a proxy has it", func(t *testing.T) { w.proxy(t, program) })
 }
 
 // renewed waits for the next certificate of both.
@@ -250,13 +255,8 @@ func accept(c *tls.Conn, done chan<- error) {
 }
 
 // proxy starts the program; it is ready only with a certificate.
-func (w *world) proxy(t *testing.T) {
+func (w *world) proxy(t *testing.T, program string) {
 	t.Helper()
-	program, remove, err := built.Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer remove()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package targets
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -87,17 +86,15 @@ func TestTheAccessLogHasALineForEachRequestAndConnection(t *testing.T) {
 		files[name] = text
 	}
 	w := meshed(t, n, files, "--access-log", "json")
-	req, err := http.NewRequest("GET", "http://10.96.2.1/prefix/a?b=%22%0d%0a", nil)
-	must(t, err)
-	req.Header.Set("User-Agent", "test \"quoted\"\t\xff")
-	req.Header.Set("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
-	resp, err := w.client(t, 1).Do(req)
-	must(t, err)
-	_, err = io.Copy(io.Discard, resp.Body)
-	must(t, err)
-	resp.Body.Close()
+	for _, url := range []string{"http://10.96.2.1/prefix/a?b=%22%0d%0a", "http://10.244.0.11:8080/seen?in=passing"} {
+		req, err := http.NewRequest("GET", url, nil)
+		must(t, err)
+		req.Header.Set("User-Agent", "test \"quoted\"\t\xff")
+		req.Header.Set("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+		must(t, do(w.client(t, 1), req))
+	}
 	talkMariaDB(t, w, addr("10.96.0.3:3306"))
-	var request, connection map[string]any
+	var request, seen, connection map[string]any
 	await(t, "the lines are written", func() bool {
 		for line := range strings.Lines(w.proxy.Log()) {
 			var m map[string]any
@@ -105,19 +102,26 @@ func TestTheAccessLogHasALineForEachRequestAndConnection(t *testing.T) {
 				continue // not of the access log
 			}
 			switch {
+			case m["path"] == "/seen?in=passing":
+				seen = m
 			case m["path"] != nil:
 				request = m
 			case m["protocol"] == "opaque":
 				connection = m
 			}
 		}
-		return request != nil && connection != nil
+		return request != nil && seen != nil && connection != nil
 	})
 	for key, want := range map[string]any{"method": "GET", "path": "/prefix/a?b=%22%0d%0a", "authority": "10.96.2.1", "version": "HTTP/1.1", "status": 200.0,
 		"user_agent": "test \"quoted\"\t\uFFFD", "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "service": "shop/web:80",
 		"route": "HTTPRoute shop/by-request", "orig_dst": "10.96.2.1:80", "endpoint": "10.244.0.12:8080", "direction": "outbound"} {
 		if request[key] != want {
 			t.Errorf("%s of the request is %v, want %v", key, request[key], want)
+		}
+	}
+	for key, want := range map[string]any{"method": "GET", "status": 200.0, "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "orig_dst": "10.244.0.11:8080"} {
+		if seen[key] != want {
+			t.Errorf("%s of the request that was seen in passing is %v, want %v", key, seen[key], want)
 		}
 	}
 	for key, want := range map[string]any{"service": "shop/plain:3306", "orig_dst": "10.96.0.3:3306", "endpoint": "10.244.0.1:3307", "reason": "declared"} {

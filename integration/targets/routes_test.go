@@ -221,4 +221,15 @@ func TestRoutesThatCannotApplyAreCountedAndLogged(t *testing.T) {
 	if n := r.proxy.Sample(t).Sum("meshctl_route_bypass_total"); n != 2 {
 		t.Errorf("%v bypasses are counted, want 2", n)
 	}
+	files := kube(t, "routes")
+	for name, text := range files { // web is declared opaque from now on
+		files[name] = strings.Replace(text, "  name: web\n  namespace: shop\nspec:\n  clusterIP",
+			"  name: web\n  namespace: shop\n  annotations: {config.linkerd.io/opaque-ports: \"80\"}\nspec:\n  clusterIP", 1)
+	}
+	r.volume.write(t, files)
+	await(t, "a port that is declared opaque is counted", func() bool {
+		conn := r.dial(t, addr("10.96.2.1:80"))
+		defer conn.Close()
+		return r.proxy.Sample(t).Sum("meshctl_route_bypass_total", `reason="declared"`, `dst_service="web"`) > 0
+	})
 }

@@ -172,13 +172,16 @@ type View struct {
 	Table *route.Table
 	// Backends are those of Table, by its indexes. The first stands for Endpoints.
 	Backends []Backend
+	// Bypassed: there are routes, which are not in Table because what passes is
+	// declared opaque.
+	Bypassed bool
 }
 
 // same reports whether two Views say the same; their versions do not count.
 func (v *View) same(o *View) bool {
 	return v.Kind == o.Kind && v.Object == o.Object && v.Port == o.Port && v.PortName == o.PortName &&
 		v.Refused == o.Refused && v.Pending == o.Pending && v.Protocol.same(o.Protocol) && slices.Equal(v.Endpoints, o.Endpoints) &&
-		v.Table == o.Table && slices.EqualFunc(v.Backends, o.Backends, Backend.same)
+		v.Table == o.Table && v.Bypassed == o.Bypassed && slices.EqualFunc(v.Backends, o.Backends, Backend.same)
 }
 
 // String returns what the destination is, for people: "Service shop/db port 3306

@@ -98,6 +98,9 @@ func (fl *flow) logObserved(r *l7.Response) {
 		e.Latency = r.Latency
 	}
 	e.Endpoint, e.Error = fl.to, r.Err
+	if d := r.Detail; d != nil {
+		e.Path, e.TraceParent = d.Path, d.TraceParent
+	}
 	a.lines.Exchange(e)
 	*e = accesslog.Exchange{}
 	a.soon(fl.lane.loop)

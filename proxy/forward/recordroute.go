@@ -124,7 +124,7 @@ func (ln *lane) ruleOf(fl *flow, a *route.Action) rule {
 // count for it, because it is not HTTP as far as is known.
 func (fl *flow) recordBypass() {
 	v := fl.route.View
-	if v == nil || v.Table == nil || !v.Table.Routed || fl.kind.HTTP() {
+	if v == nil || fl.kind.HTTP() || !v.Bypassed && (v.Table == nil || !v.Table.Routed) {
 		return
 	}
 	reason := fl.reason.String()

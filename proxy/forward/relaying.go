@@ -41,6 +41,9 @@ func (fl *flow) observe() {
 	f := fl.lane.forwarder
 	if fl.observer = f.observer(fl.kind, fl); fl.observer != nil {
 		fl.http = f.metrics.HTTP(f.direction, fl.destination(), fl.tlsLabels())
+		if fl.lane.access.lines != nil {
+			fl.observer.Tell()
+		}
 	}
 }
 

@@ -105,8 +105,10 @@ func (w *workload) failing(err error) {
 	w.fault = err.Error()
 	if w.current.Load() == nil {
 		w.wait("the Workload API: " + w.fault)
+		w.log.Warn("the Workload API gives no certificate: there is no identity yet", "err", err)
+		return
 	}
-	w.log.Warn("the Workload API gives no certificate: what there was stays in force", "err", err)
+	w.log.Warn("the Workload API gives no certificate: what there was stays in force, until it expires", "err", err)
 }
 
 // updates gets what the API sends. Its methods are not a workload's own.

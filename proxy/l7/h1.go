@@ -20,6 +20,7 @@ type H1 struct {
 	open  queue
 	resp  answer
 	ended bool // the server has sent FIN
+	tell  bool // details are wanted
 	h2    *H2  // takes over after 101 to h2c
 }
 
@@ -85,6 +86,9 @@ func (h *H1) begin(from Side, f *flow, b []byte, now time.Duration) []byte {
 		return nil
 	}
 	f.start()
+	if h.tell && from == FromClient {
+		f.head.detail = new(Detail)
+	}
 	return b
 }
 
@@ -97,7 +101,7 @@ func (h *H1) imply(now time.Duration) bool {
 		h.lose(ReasonUnsolicited)
 		return false
 	}
-	h.request(exchange{start: now, method: f.head.method})
+	h.request(exchange{start: now, method: f.head.method, detail: f.head.detail})
 	f.at = ignored
 	return true
 }
@@ -123,7 +127,7 @@ func (h *H1) body(from Side, now time.Duration) {
 func (h *H1) respond(err string, now time.Duration) {
 	e := h.open.pop()
 	r := h.resp.response(err)
-	r.Method, r.Total = e.method, now-e.start
+	r.Method, r.Total, r.Detail = e.method, now-e.start, e.detail
 	r.Latency, r.HasLatency = h.resp.latency, h.resp.begun
 	if !h.resp.begun && r.Status != 0 {
 		r.Latency, r.HasLatency = r.Total, true
@@ -179,6 +183,9 @@ func (h *H1) Idle() bool {
 
 // Passive implements Observer.
 func (h *H1) Passive() bool { return h.State().Phase != Reading }
+
+// Tell implements Observer.
+func (h *H1) Tell() { h.tell = true }
 
 // State implements Observer.
 func (h *H1) State() State {

@@ -125,7 +125,7 @@ func (h *H1) line(from Side, f *flow, l *line, now time.Duration) Reason {
 // requestHead opens an exchange.
 func (h *H1) requestHead(f *flow, now time.Duration) {
 	f.hold = f.head.method == Connect || f.head.upgrade
-	h.request(exchange{start: now, method: f.head.method, upgrade: f.head.upgrade})
+	h.request(exchange{start: now, method: f.head.method, upgrade: f.head.upgrade, detail: f.head.detail})
 	if h.state.Phase != Reading {
 		return
 	}
@@ -216,7 +216,10 @@ func (h *H1) switched(f *flow, e *exchange, now time.Duration) {
 		h.lose(ReasonMalformed)
 	case f.head.h2c && client.at == held && !client.early:
 		h.h2 = NewH2(h.rec)
-		h.h2.adopt(e.start, e.method)
+		if h.tell {
+			h.h2.Tell()
+		}
+		h.h2.adopt(e)
 		h.open, h.flows = queue{}, [2]flow{}
 	default:
 		h.resp.verdict = verdict{status: 101, grpcStatus: -1}

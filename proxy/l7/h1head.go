@@ -18,6 +18,7 @@ type head struct {
 	h2c     bool    // and names h2c
 	content content // of Content-Type
 	grpc    int16   // grpc-status, also from trailers; -1: none
+	detail  *Detail // of a request, if it is wanted
 	ours    bool    // the last field was one of these, so a folded line would change it
 }
 
@@ -37,6 +38,13 @@ func (h *head) requestLine(l *line) Reason {
 	h.method = parseMethod(l.start[:sp])
 	if h.minor > 9 || h.method == Other && !token(l.start[:sp]) {
 		return ReasonMalformed
+	}
+	if h.detail != nil {
+		target := l.start[sp+1:]
+		if l.n == len(l.start) {
+			target = target[:n-len(version)-1-sp-1]
+		}
+		h.detail.Path = bytes.Clone(target)
 	}
 	return ""
 }
@@ -104,6 +112,8 @@ func (h *head) named(l *line) Reason {
 	case len("grpc-status"):
 		if equalFold(name, "grpc-status") {
 			h.ours, h.grpc = true, parseGRPCStatus(v)
+		} else if h.detail != nil && equalFold(name, "traceparent") {
+			h.detail.TraceParent = bytes.Clone(v)
 		}
 	case len("content-type"):
 		if equalFold(name, "content-type") {

@@ -22,6 +22,7 @@ type H2 struct {
 	newest  uint32 // the highest stream that the client has opened
 	refuses uint32 // the lowest stream that the server has said it will not take
 	ended   bool   // the server has sent FIN
+	texts   *texts // of the client; nil: no details are wanted
 }
 
 var _ Observer = (*H2)(nil)
@@ -38,20 +39,20 @@ func NewH2(rec Recorder) *H2 {
 
 // adopt makes the request that asked for an upgrade stream 1 (RFC 7540, 3.2). Its
 // HTTP2-Settings are not read, so that any table that is followed is allowed.
-func (h *H2) adopt(start time.Duration, m Method) {
+func (h *H2) adopt(e *exchange) {
 	h.newest = 1
-	h.streams.add(stream{id: 1, method: m, start: start, clientDone: true, verdict: verdict{grpcStatus: -1}})
+	h.streams.add(stream{id: 1, method: e.method, start: e.start, detail: e.detail, clientDone: true, verdict: verdict{grpcStatus: -1}})
 	h.sides[FromServer].hpack.allow(maxTable)
 }
 
 // request opens a stream and counts its request.
-func (h *H2) request(id uint32, m Method, done bool, now time.Duration) {
-	s := stream{id: id, method: m, start: now, clientDone: done, verdict: verdict{grpcStatus: -1}}
+func (h *H2) request(id uint32, f header, done bool, now time.Duration) {
+	s := stream{id: id, method: f.method, detail: f.detail, start: now, clientDone: done, verdict: verdict{grpcStatus: -1}}
 	if !h.streams.add(s) {
 		h.lose(ReasonLimit)
 		return
 	}
-	h.rec.Request(Request{Method: m})
+	h.rec.Request(Request{Method: f.method})
 }
 
 // headers reads the header block of a HEADERS frame.
@@ -60,7 +61,7 @@ func (h *H2) headers(from Side, id uint32, end bool, f header, now time.Duration
 	switch {
 	case s == nil && from == FromClient && id&1 == 1 && id > h.newest:
 		h.newest = id
-		h.request(id, f.method, end, now)
+		h.request(id, f, end, now)
 		if id >= h.refuses {
 			h.refuse(id, now)
 		}
@@ -156,7 +157,7 @@ func (h *H2) respond(s *stream, err string, now time.Duration) {
 	}
 	s.answered = true
 	r := s.response(err)
-	r.Method, r.Total = s.method, now-s.start
+	r.Method, r.Total, r.Detail = s.method, now-s.start, s.detail
 	r.Latency, r.HasLatency = s.latency, s.begun
 	if !s.begun && r.Status != 0 {
 		r.Latency, r.HasLatency = r.Total, true
@@ -187,6 +188,9 @@ func (h *H2) Idle() bool {
 	return h.state.Phase == Reading && h.streams.n == 0 && !h.sides[FromClient].inHeaders()
 }
 
+// Tell implements Observer.
+func (h *H2) Tell() { h.texts = newTexts() }
+
 // Passive implements Observer.
 func (h *H2) Passive() bool { return h.state.Phase != Reading }
 
@@ -196,5 +200,5 @@ func (h *H2) State() State { return h.state }
 // lose stops reading for good and lets go of what is held.
 func (h *H2) lose(why Reason) {
 	h.state = State{Phase: Lost, Reason: why}
-	h.streams, h.sides = streamTable{}, [2]h2Side{}
+	h.streams, h.sides, h.texts = streamTable{}, [2]h2Side{}, nil
 }

@@ -296,9 +296,14 @@ func (h *H2) closeBlock(from Side, s *h2Side, block []byte, now time.Duration) {
 	switch {
 	case !ok:
 		h.lose(ReasonCompression)
+		return
+	case from == FromClient && h.texts != nil:
+		fields.detail = h.texts.read(block)
+	}
+	switch {
 	case f.kind == headersFrame:
 		h.headers(from, s.target, f.flags&flagEndStream != 0, fields, now)
 	case from == FromServer && s.target&1 == 0 && s.target != 0 && h.streams.get(s.target) == nil:
-		h.request(s.target, fields.method, true, now)
+		h.request(s.target, fields, true, now)
 	}
 }

@@ -18,6 +18,7 @@ type stream struct {
 	verdict
 	start   time.Duration
 	latency time.Duration
+	detail  *Detail
 }
 
 // streamTable finds streams by their number: open addressing with linear

@@ -14,6 +14,7 @@ type header struct {
 	grpcStatus int16 // -1: not said
 	content    content
 	method     Method
+	detail     *Detail // nil: not wanted, or not known
 }
 
 // add notes a field.

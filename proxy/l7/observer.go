@@ -53,6 +53,15 @@ type Observer interface {
 	Passive() bool
 	// State tells what the observer is doing and why.
 	State() State
+	// Tell has each Response come with a Detail. It is called before Feed; without
+	// it nothing of a request's text is kept.
+	Tell()
+}
+
+// Detail is what a log tells of a request. Each text is cut at 512 bytes.
+type Detail struct {
+	Path        []byte // the request's target as it was written
+	TraceParent []byte // the field traceparent; nil: none
 }
 
 // Phase is what an observer does with the bytes it is fed.
@@ -127,6 +136,7 @@ type Response struct {
 	HasLatency bool          // Latency is said: some of the response was seen
 	Latency    time.Duration // request head to first byte of the response body, or to the end if it has none
 	Total      time.Duration // request head to the end of the response
+	Detail     *Detail       // nil: nobody wants to know, or it is not known
 	Err        string        // "" if the response ended well, else one of the Err constants
 }
 

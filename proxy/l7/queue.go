@@ -11,6 +11,7 @@ type exchange struct {
 	start   time.Duration // when its head was over
 	method  Method
 	upgrade bool // it asks for another protocol
+	detail  *Detail
 }
 
 // queue holds exchanges in order. It keeps its memory, so that a connection in

@@ -29,6 +29,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	c.collectDurations(send)
 	c.collectItself(send)
 	c.collectResources(send)
+	c.collectKubernetes(send)
 	c.collectIdentity(send)
 	c.collectIntermediary(send)
 	c.collectAuthorizations(send)

@@ -50,8 +50,9 @@ type page struct {
 	tcpAllowed, tcpDenied, tcpTerminated   *family
 	httpAllowed, httpDenied, routeNotFound *family
 
-	// Files of Kubernetes objects.
-	resourceLoads, resourceProblems, resourceObjects *family
+	// Kubernetes objects, from the API and from files.
+	kubernetesAge, kubernetesSynced, kubernetesObjects, kubernetesChanges *family
+	resourceLoads, resourceProblems, resourceObjects                      *family
 
 	// The certificate.
 	certExpiration, certRefresh, certRefreshes *family
@@ -69,6 +70,7 @@ func newPage() *page {
 	p.intermediary()
 	p.itself()
 	p.resources()
+	p.kubernetes()
 	p.identity()
 	p.authorization()
 	p.latencyBounds = newBounds(time.Millisecond, 1, 2, 3, 4, 5, 10, 20, 30, 40, 50, 100, 200, 300, 400, 500,

@@ -40,6 +40,9 @@ type Config struct {
 	// scrape, from the scrape's goroutine. Nil, or an empty answer, leaves
 	// meshctl_skip_packets_total out.
 	SkipPackets func() []SkipCount
+	// Kubernetes reads how much is known of the cluster, once a scrape; nil: its API is
+	// not asked.
+	Kubernetes func() Kubernetes
 	// Balancers and Pools read the state of what the proxy balances, once a scrape;
 	// nil: there is none.
 	Balancers func() []Balancer

@@ -45,6 +45,9 @@ type Table struct {
 	from  Objects // those of the pod's namespace, and all authentications
 	ports map[uint16]*Port
 	rest  [Close + 1]*Port // of ports that are in no map, by their Action
+	// Unnamed are the Servers that select the pod, and name a port that is not known
+	// to be one of its: they do not count.
+	Unnamed []Object
 }
 
 // Port returns what is declared of a port. It allocates nothing.
@@ -83,6 +86,11 @@ func Compile(cfg Config, objects Objects) *Table {
 	}
 	for number, s := range c.servers() {
 		t.ports[number] = c.covered(number, s)
+	}
+	for _, s := range c.all.Servers {
+		if s.selects(&c.cfg.Pod) && len(s.ports(&c.cfg.Pod)) == 0 {
+			t.Unnamed = append(t.Unnamed, s.Object)
+		}
 	}
 	probes := map[uint16][]string{}
 	for _, p := range cfg.Pod.Probes {
@@ -252,4 +260,15 @@ func (c *compiler) routes(s *Server) *routes {
 // mayBeHTTP reports whether requests can be seen on the port.
 func (s *Server) mayBeHTTP() bool {
 	return s.Protocol != protocol.Opaque && s.Protocol != protocol.TLS
+}
+
+// Covered is how many ports the Servers select.
+func (t *Table) Covered() int {
+	n := 0
+	for _, p := range t.ports {
+		if p.Covered() {
+			n++
+		}
+	}
+	return n
 }

@@ -56,6 +56,21 @@ func (l *Live) Find(dst netip.AddrPort) discovery.View {
 	return l.s.Find(dst)
 }
 
+// In is the picture for clients of a namespace, if it was made for everyone.
+func (l *Live) In(namespace string) discovery.Source { return in{l, namespace} }
+
+type in struct {
+	live      *Live
+	namespace string
+}
+
+// Find implements discovery.Source.
+func (i in) Find(dst netip.AddrPort) discovery.View {
+	i.live.mu.RLock()
+	defer i.live.mu.RUnlock()
+	return i.live.s.In(i.namespace).Find(dst)
+}
+
 // Read lets f look at the picture, which does not change meanwhile. f must not keep
 // it, nor take long.
 func (l *Live) Read(f func(*Snapshot)) {

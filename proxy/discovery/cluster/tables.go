@@ -144,13 +144,15 @@ func (s *Snapshot) table(kind string, o discovery.Object, port uint16) *route.Ta
 // route fills in what becomes of requests. Routes are for requests, so what is
 // declared opaque has none.
 func (s *Snapshot) route(v *discovery.View, dst netip.Addr) {
+	table := s.table(v.Object.Kind, v.Object, v.Port)
+	if table == nil {
+		return
+	}
 	if v.Protocol.Kind == protocol.Opaque {
+		v.Bypassed = table.Routed
 		return
 	}
-	v.Table = s.table(v.Object.Kind, v.Object, v.Port)
-	if v.Table == nil {
-		return
-	}
+	v.Table = table
 	for i, b := range v.Table.Backends {
 		if i == 0 { // the parent itself
 			v.Backends = append(v.Backends, discovery.Backend{

@@ -17,6 +17,9 @@ func Kinds() []string {
 	return slices.Sorted(maps.Keys((&reader{}).kinds()))
 }
 
+// Between are the problems that the objects of a picture have with each other.
+func Between(s *cluster.Snapshot) []Problem { return between(s) }
+
 // Object reads one object of a kind that Kinds has. given is a pointer to its
 // authors' type, which is copied and not kept, or its JSON as []byte. There may be
 // no object in what comes back: not all that can be written means something.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
+	"github.com/meshctl/meshctl/proxy/discovery/file"
 )
 
 // Config says which API server is watched, and for whom.
@@ -34,8 +35,16 @@ type Config struct {
 	Cluster cluster.Config
 	Log     *slog.Logger // nil: none
 
+	// Told, if set, hears of every problem of every object that is read, on any
+	// goroutine.
+	Told func(file.Problem)
+
 	// Settle is how long changes are collected; 0: 50 ms.
 	Settle time.Duration
+	// Patience is for how long from Open an answer waits for the first picture: it is
+	// Pending. After that addresses are only themselves until there is one; 0: 3 s,
+	// negative: none.
+	Patience time.Duration
 	// Look is how often it is looked whether a kind that the API server does not
 	// have is there now; 0: 15 s.
 	Look time.Duration
@@ -58,6 +67,7 @@ type Source struct {
 	queue  *queue
 	synced chan struct{}
 
+	answers atomic.Bool // there is a picture, or it has been waited for long enough
 	objects atomic.Int64
 	changes atomic.Uint64
 
@@ -75,6 +85,9 @@ func Open(cfg Config) (*Source, error) {
 	if cfg.Settle <= 0 {
 		cfg.Settle = 50 * time.Millisecond
 	}
+	if cfg.Patience == 0 {
+		cfg.Patience = 3 * time.Second
+	}
 	if cfg.Look <= 0 {
 		cfg.Look = 15 * time.Second
 	}
@@ -86,6 +99,7 @@ func Open(cfg Config) (*Source, error) {
 		cfg: cfg, client: c, live: cluster.NewLive(cfg.Cluster), queue: newQueue(), synced: make(chan struct{}),
 		kinds: map[string]*kindState{}, told: map[string]bool{}, since: time.Now(),
 	}
+	s.answers.Store(cfg.Patience < 0)
 	for _, k := range kinds() {
 		s.kinds[k.name] = &kindState{lost: s.since}
 	}
@@ -93,7 +107,27 @@ func Open(cfg Config) (*Source, error) {
 }
 
 // Find implements discovery.Source.
-func (s *Source) Find(dst netip.AddrPort) discovery.View { return s.live.Find(dst) }
+func (s *Source) Find(dst netip.AddrPort) discovery.View { return s.pending(s.live.Find(dst)) }
+
+// In is the same for clients of a namespace, if Config.Cluster says Everyone.
+func (s *Source) In(namespace string) discovery.Source { return in{s, s.live.In(namespace)} }
+
+type in struct {
+	source *Source
+	live   discovery.Source
+}
+
+// Find implements discovery.Source.
+func (i in) Find(dst netip.AddrPort) discovery.View { return i.source.pending(i.live.Find(dst)) }
+
+// pending leaves an answer open while the first picture may still come soon.
+func (s *Source) pending(v discovery.View) discovery.View {
+	if s.answers.Load() {
+		return v
+	}
+	v.Pending, v.Endpoints = true, nil
+	return v
+}
 
 // Read lets f look at the picture, which does not change meanwhile. f must not keep
 // it, nor take long.
@@ -123,12 +157,16 @@ func (s *Source) Run(ctx context.Context, changed func(*discovery.Change)) {
 // it waits until they are whole: a Service whose endpoints are not known yet would
 // be one without endpoints.
 func (s *Source) apply(ctx context.Context, changed func(*discovery.Change)) {
-	pause := time.NewTimer(0)
+	pause, patience := time.NewTimer(0), time.NewTimer(max(s.cfg.Patience, 0))
 	defer pause.Stop()
+	defer patience.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-patience.C:
+			s.giveUp(changed)
+			continue
 		case <-s.queue.some:
 		}
 		pause.Reset(s.cfg.Settle)
@@ -145,7 +183,11 @@ func (s *Source) apply(ctx context.Context, changed func(*discovery.Change)) {
 		change := s.live.Apply(items)
 		s.objects.Store(int64(s.live.Len()))
 		first := s.note()
-		if !change.IsZero() || first {
+		if first {
+			s.answers.Store(true)
+			change = &discovery.Change{All: true}
+		}
+		if !change.IsZero() {
 			s.changes.Add(uint64(len(items)))
 			changed(change)
 		}
@@ -155,6 +197,15 @@ func (s *Source) apply(ctx context.Context, changed func(*discovery.Change)) {
 		}
 		s.rest(ctx, time.Since(began))
 	}
+}
+
+// giveUp ends the wait for the first picture: addresses are themselves now.
+func (s *Source) giveUp(changed func(*discovery.Change)) {
+	if s.answers.Swap(true) {
+		return
+	}
+	s.cfg.Log.Warn("no picture of the cluster yet: until there is one, every address is only itself", "api", s.client.host, "err", s.State().Err)
+	changed(&discovery.Change{All: true})
 }
 
 // rest bounds what changes cost: after a big one it waits ten times as long as

@@ -106,6 +106,9 @@ const toldAtMost = 1000
 // tell logs problems of objects, each once.
 func (s *Source) tell(problems []file.Problem) {
 	for _, p := range problems {
+		if s.cfg.Told != nil {
+			s.cfg.Told(p)
+		}
 		if !p.Breaks() && p.Code != file.BadAnnotation {
 			continue // advice for whoever writes the objects: see meshctl check
 		}

@@ -62,7 +62,7 @@ const opaquePorts = "config.linkerd.io/opaque-ports: "
 
 // Cases are all of them.
 func Cases() []Case {
-	return slices.Concat(services(), speaks(), pods(), headless(), routes(), grpc(), egress())
+	return slices.Concat(services(), speaks(), pods(), headless(), routes(), grpc(), egress(), meshed())
 }
 
 func services() []Case {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -16,7 +17,8 @@ const current = "..data"
 
 // Write writes tls.crt, tls.key (mode 0600) and ca.crt into a directory, so that a
 // reader sees all three of this Leaf or all three of what was there before: the
-// files are links through one link that is turned (as Kubernetes does it),
+// files are links through one link that is turned (as Kubernetes does it). Written
+// by root they belong to the directory's owner, who has to read them:
 //
 //	tls.crt -> ..data/tls.crt    ..data -> ..1764512345678901234
 func (l Leaf) Write(dir string) error {
@@ -48,7 +50,8 @@ func (l Leaf) write(dir string) error {
 		{"ca.crt", certificatePEM(l.Anchors...), 0o644},
 	}
 	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(dir, version, f.name), f.text, f.mode); err != nil {
+		path := filepath.Join(dir, version, f.name)
+		if err := errors.Join(os.WriteFile(path, f.text, f.mode), own(path, dir)); err != nil {
 			return errors.Join(err, os.RemoveAll(filepath.Join(dir, version)))
 		}
 	}
@@ -89,4 +92,17 @@ func turn(dir, name, to string) error {
 		return err
 	}
 	return os.Rename(fresh, filepath.Join(dir, name))
+}
+
+// own gives a file to the owner and group of a directory, if root writes it.
+func own(path, dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil || os.Geteuid() != 0 {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil // no owner is known
+	}
+	return os.Chown(path, int(stat.Uid), int(stat.Gid))
 }
