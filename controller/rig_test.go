@@ -134,3 +134,5 @@ func eventually(t *testing.T, what string, is func() bool) {
 		}
 	}
 }
+
+func listenOn(text string) []netip.AddrPort { return []netip.AddrPort{at(text)} }

@@ -111,6 +111,10 @@ var arrows = []arrow{
 	{"cmd/meshctl", "proxy/protocol", "what a port speaks, in explain"},
 	{"cmd/meshctl", "proxy/message", "a request to explain"},
 	{"cmd/meshctl", "proxy/identity", "flags of the identity; meshctl identity"},
+	{"cmd/meshctl", "controller", "meshctl controller"},
+	{"cmd/meshctl", "proxy/discovery/kube", "the API server that the controller watches"},
+	{"cmd/meshctl", "proxy/discovery/destination/wire", "the cluster's domain in the controller's answers"},
+	{"proxy", "proxy/discovery/destination", "asks a control plane"},
 	{"cmd/meshctl", "proxy/identity/authority", "meshctl identity init and issue"},
 
 	{"cmd/meshctl", "lint", "meshctl lint"},
