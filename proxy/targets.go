@@ -137,7 +137,7 @@ func (p *Proxy) follow() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
 	if p.targets.api != nil {
-		following.Go(func() { p.targets.api.Run(ctx, p.targets.cache.Update) })
+		following.Go(func() { p.targets.api.Run(ctx, p.changedAPI) })
 	}
 	if p.targets.reader != nil {
 		following.Go(func() {
