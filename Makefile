@@ -46,7 +46,7 @@ endef
 help: ## print this
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	  /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@printf '\nVariables: PKG=%s FUZZTIME=%s VERSION=%s IMAGE=%s\n' '$(PKG)' '$(FUZZTIME)' '$(VERSION)' '$(IMAGE)'
 
 .PHONY: build
@@ -85,6 +85,20 @@ integration: ## only the namespaces and the real servers (root)
 	@$(need_root)
 	$(MAKE) --no-print-directory deps build
 	MESHCTL_NETNS=require CGO_ENABLED=0 $(GO) test $(TESTFLAGS) -json ./redirect/... ./integration/... | $(GO) run ./internal/tools/testsum
+
+.PHONY: kube-programs
+kube-programs: ## etcd and kube-apiserver from Go modules, cached outside the tree (once, some ten minutes)
+	@.ci/kube etcd kube-apiserver
+
+.PHONY: kube-test
+kube-test: ## discovery from a real Kubernetes API server
+	@$(MAKE) --no-print-directory kube-programs build
+	MESHCTL_KUBE=require CGO_ENABLED=0 $(GO) test $(TESTFLAGS) -json ./integration/kube/... | $(GO) run ./internal/tools/testsum
+
+.PHONY: kube-scale
+kube-scale: ## 5,000 Services and 50,000 endpoints in it: the figures of docs/scale.md
+	@$(MAKE) --no-print-directory kube-programs build
+	MESHCTL_KUBE=require MESHCTL_KUBE_SCALE=1 CGO_ENABLED=0 $(GO) test -count=1 -v -timeout 30m -run TestScale ./integration/kube
 
 .PHONY: spire
 spire: ## the identity with a real SPIRE server and agent (built once, some ten minutes; a C compiler)

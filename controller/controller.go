@@ -6,6 +6,7 @@
 package controller
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"sync"
@@ -31,6 +32,8 @@ type Picture interface {
 // Config says what is served, and how.
 type Config struct {
 	Picture Picture
+	// Synced is closed once the picture is whole: who asks before waits. Nil: it is.
+	Synced <-chan struct{}
 	// Wire says how Services are named.
 	Wire wire.Config
 	Log  *slog.Logger // nil: none
@@ -87,6 +90,21 @@ func (s *Server) Changed(change *discovery.Change) {
 
 // Close ends all streams: clients go to another replica.
 func (s *Server) Close() { s.once.Do(func() { close(s.done) }) }
+
+// await waits until there is something to say.
+func (s *Server) await(ctx context.Context) error {
+	if s.cfg.Synced == nil {
+		return nil
+	}
+	select {
+	case <-s.cfg.Synced:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.done:
+		return errEnding
+	}
+}
 
 // hub holds what is being watched.
 type hub struct {

@@ -115,7 +115,7 @@ func client(t *testing.T, cfg destination.Config) (*destination.Client, *discove
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache := discovery.NewCache(discovery.CacheConfig{}, c)
+	cache := discovery.NewCache(discovery.CacheConfig{Idle: cfg.Idle}, c)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); c.Run(ctx, cache) }()
@@ -134,3 +134,5 @@ func eventually(t *testing.T, what string, is func() bool) {
 		}
 	}
 }
+
+func listenOn(text string) []netip.AddrPort { return []netip.AddrPort{at(text)} }

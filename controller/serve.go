@@ -19,6 +19,8 @@ import (
 // that gRPC takes by default.
 const maxAdded = 10_000
 
+var errEnding = status.Error(codes.Unavailable, "this replica ends: ask another")
+
 // follow calls send with every answer that is another than the last, until the
 // stream or the Server ends. Answers that come while send is busy are one.
 func (s *Server) follow(ctx context.Context, what kind, k key, send func(*answer) error) error {
@@ -40,7 +42,7 @@ func (s *Server) follow(ctx context.Context, what kind, k key, send func(*answer
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.done:
-			return status.Error(codes.Unavailable, "this replica ends: ask another")
+			return errEnding
 		}
 	}
 }
@@ -53,6 +55,9 @@ type destinationAPI struct {
 
 // Get sends the endpoints of a Service's port, and how they change.
 func (a destinationAPI) Get(in *destination.GetDestination, out destination.Destination_GetServer) error {
+	if err := a.s.await(out.Context()); err != nil {
+		return err
+	}
 	k, err := a.s.service(in.GetPath())
 	if err != nil {
 		return err
@@ -90,6 +95,9 @@ func split(u *destination.Update) []*destination.Update {
 
 // GetProfile sends what a destination is.
 func (a destinationAPI) GetProfile(in *destination.GetDestination, out destination.Destination_GetProfileServer) error {
+	if err := a.s.await(out.Context()); err != nil {
+		return err
+	}
 	dst, err := a.s.address(in.GetPath())
 	if err != nil {
 		return err
@@ -125,7 +133,10 @@ func (a outboundAPI) key(in *outbound.TrafficSpec) (k key, err error) {
 }
 
 // Get answers once.
-func (a outboundAPI) Get(_ context.Context, in *outbound.TrafficSpec) (*outbound.OutboundPolicy, error) {
+func (a outboundAPI) Get(ctx context.Context, in *outbound.TrafficSpec) (*outbound.OutboundPolicy, error) {
+	if err := a.s.await(ctx); err != nil {
+		return nil, err
+	}
 	k, err := a.key(in)
 	if err != nil {
 		return nil, err
@@ -138,6 +149,9 @@ func (a outboundAPI) Get(_ context.Context, in *outbound.TrafficSpec) (*outbound
 
 // Watch sends what becomes of what goes to a destination.
 func (a outboundAPI) Watch(in *outbound.TrafficSpec, out outbound.OutboundPolicies_WatchServer) error {
+	if err := a.s.await(out.Context()); err != nil {
+		return err
+	}
 	k, err := a.key(in)
 	if err != nil {
 		return err

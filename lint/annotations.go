@@ -14,6 +14,9 @@ import (
 // inside it.
 func checkAnnotations(w *world) {
 	for _, o := range w.objects {
+		if w.owned(o) {
+			continue
+		}
 		for _, key := range slices.Sorted(maps.Keys(o.Annotations)) {
 			w.annotationOf(o, key)
 		}

@@ -184,6 +184,38 @@ func TestWithInjectedEveryWorkloadIsMeshed(t *testing.T) {
 	}
 }
 
+// A cluster has the pods of a Deployment too, and their ReplicaSet with a copy of its
+// annotations: each mistake is told once.
+func TestMistakesAreToldOfTheMaker(t *testing.T) {
+	const text = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, annotations: {config.linkerd.io/opaque-ports: "25"}}
+spec: {template: {metadata: {annotations: {config.linkerd.io/opaque-port: "25"}}, spec: {hostNetwork: true}}}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web-1, namespace: shop, annotations: {config.linkerd.io/opaque-ports: "25"}, ownerReferences: [{kind: Deployment, name: web}]}
+spec: {template: {metadata: {annotations: {config.linkerd.io/opaque-port: "25"}}, spec: {hostNetwork: true}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web-1-a, namespace: shop, annotations: {config.linkerd.io/opaque-port: "25"}, ownerReferences: [{kind: ReplicaSet, name: web-1}]}
+spec: {hostNetwork: true}
+`
+	objects, _ := Parse("f", []byte(text), "default")
+	var codes []Code
+	for _, f := range Check(objects, Config{Injected: true}) {
+		if f.Object != "Deployment shop/web" {
+			t.Errorf("%v", f)
+		}
+		codes = append(codes, f.Code)
+	}
+	if want := []Code{WrongObject, UnknownAnnotation, HostNetwork}; !slices.Equal(codes, want) {
+		t.Errorf("%v, want %v", codes, want)
+	}
+}
+
 // FuzzParse: whatever is read, nothing panics and each finding has a place.
 func FuzzParse(f *testing.F) {
 	names, _ := filepath.Glob("../testdata/lint/*.txtar")

@@ -21,8 +21,9 @@ type Object struct {
 	File                         string // empty: from a cluster
 	Labels, Annotations          map[string]string
 
-	node *yaml.Node // its mapping
-	json []byte
+	node   *yaml.Node // its mapping
+	json   []byte
+	owners []owner
 }
 
 // String names the object: Deployment shop/web.
@@ -77,7 +78,11 @@ type parser struct {
 
 func (p *parser) unreadable(line, column int, object, text, fix string) {
 	r := ruleOf(Unreadable)
-	p.findings = append(p.findings, Finding{Code: r.Code, Name: r.Name, Severity: r.Severity, Object: object, File: p.file, Line: max(line, 1), Column: column, Text: text, Fix: fix})
+	f := Finding{Code: r.Code, Name: r.Name, Severity: r.Severity, Object: object, File: p.file, Text: text, Fix: fix}
+	if p.file != "" { // lines of what a cluster sends mean nothing to anybody
+		f.Line, f.Column = max(line, 1), column
+	}
+	p.findings = append(p.findings, f)
 }
 
 // head is what all objects have.
@@ -90,7 +95,14 @@ type head struct {
 		Namespace    string            `json:"namespace"`
 		Labels       map[string]string `json:"labels"`
 		Annotations  map[string]string `json:"annotations"`
+		Owners       []owner           `json:"ownerReferences"`
 	} `json:"metadata"`
+}
+
+// owner is what made an object, in the same namespace.
+type owner struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
 }
 
 // value reads an object, or a List of them. of is the apiVersion and kind of the
@@ -129,7 +141,7 @@ func (p *parser) value(n *yaml.Node, of string) {
 		p.unreadable(n.Line, n.Column, "", "no Kubernetes object: it has no apiVersion or no kind", "")
 		return
 	}
-	o := &Object{Kind: h.Kind, Name: h.Metadata.Name, Namespace: h.Metadata.Namespace, File: p.file, Labels: h.Metadata.Labels, Annotations: h.Metadata.Annotations, node: n, json: raw}
+	o := &Object{Kind: h.Kind, Name: h.Metadata.Name, Namespace: h.Metadata.Namespace, File: p.file, Labels: h.Metadata.Labels, Annotations: h.Metadata.Annotations, node: n, json: raw, owners: h.Metadata.Owners}
 	if group, _, ok := strings.Cut(h.APIVersion, "/"); ok {
 		o.Group = group
 	}

@@ -17,8 +17,12 @@ type world struct {
 	namespaces map[string]*Object
 	workloads  []*workload
 	services   []*service
+	known      map[identity]bool
 	findings   []Finding
 }
+
+// identity is what an object is called.
+type identity struct{ kind, namespace, name string }
 
 // workload is a pod, or what makes pods.
 type workload struct {
@@ -37,7 +41,10 @@ type service struct {
 }
 
 func newWorld(objects []*Object, config Config) *world {
-	w := &world{Config: config, objects: objects, namespaces: map[string]*Object{}}
+	w := &world{Config: config, objects: objects, namespaces: map[string]*Object{}, known: map[identity]bool{}}
+	for _, o := range objects {
+		w.known[identity{o.Kind, o.Namespace, o.Name}] = true
+	}
 	for _, o := range objects {
 		switch {
 		case o.Group == "" && o.Kind == "Namespace":
@@ -122,27 +129,10 @@ func (w *world) workload(o *Object) {
 	}
 }
 
-// owned reports whether the object's maker is among the objects.
+// owned reports whether the object's maker is among the objects: then what is wrong
+// with it is said of the maker.
 func (w *world) owned(o *Object) bool {
-	var in struct {
-		Metadata struct {
-			OwnerReferences []struct {
-				Kind string `json:"kind"`
-				Name string `json:"name"`
-			} `json:"ownerReferences"`
-		} `json:"metadata"`
-	}
-	if o.into(&in) != nil {
-		return false
-	}
-	for _, ref := range in.Metadata.OwnerReferences {
-		if slices.ContainsFunc(w.objects, func(p *Object) bool {
-			return p.Kind == ref.Kind && p.Name == ref.Name && p.Namespace == o.Namespace
-		}) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.owners, func(r owner) bool { return w.known[identity{r.Kind, o.Namespace, r.Name}] })
 }
 
 // find notes a finding at a field of an object.

@@ -53,7 +53,9 @@ type Config struct {
 	// Resources are files and directories of Kubernetes objects, which say what a
 	// destination is; none: every destination is just an address.
 	Resources []string
-	Namespace string // of the pod; whose EgressNetworks and routes count
+	// Destination is a control plane that says it instead.
+	Destination Destination
+	Namespace   string // of the pod; whose EgressNetworks and routes count
 	// IdentityDir has tls.crt, tls.key and ca.crt; SPIFFESocket is where the SPIFFE
 	// Workload API listens. From one of them the proxy has its certificate; neither: it
 	// has none, and speaks no TLS.
@@ -128,6 +130,9 @@ func (c Config) Validate() error {
 		if d < 0 {
 			return fmt.Errorf("the %s time is negative: %s", name, d)
 		}
+	}
+	if err := c.Destination.validate(c); err != nil {
+		return err
 	}
 	switch {
 	case c.DetectTimeout <= 0:

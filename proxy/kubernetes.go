@@ -8,6 +8,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
 	"github.com/meshctl/meshctl/proxy/discovery/kube"
 	"github.com/meshctl/meshctl/proxy/metrics"
+	"github.com/meshctl/meshctl/proxy/policy"
 )
 
 // openAPI makes the Kubernetes API the source of targets. It does not connect: the
@@ -24,6 +25,17 @@ func (p *Proxy) openAPI() error {
 	p.targets.cache = discovery.NewCache(discovery.CacheConfig{}, s)
 	p.cfg.Log.Info("destinations come from the Kubernetes API", "api", s.Server())
 	return nil
+}
+
+// changedAPI takes a change of the picture over.
+func (p *Proxy) changedAPI(change *discovery.Change) {
+	p.targets.cache.Update(change)
+	if !change.Policies {
+		return
+	}
+	var objects policy.Objects
+	p.targets.api.Read(func(s *cluster.Snapshot) { objects = s.Policies() })
+	p.authz.setObjects(objects)
 }
 
 // kubernetesNumbers reads how much is known of the cluster, for a scrape; nil

@@ -77,7 +77,7 @@ func (p *Proxy) build() error {
 	p.metrics = metrics.New(metrics.Config{
 		Version: cfg.Version, SkipPackets: cfg.SkipPackets, Kubernetes: p.kubernetesNumbers(),
 		Balancers: p.balancers, Pools: p.pools, AccessLog: p.accessLines,
-		Identity: p.identityNumbers(),
+		Identity: p.identityNumbers(), ControlPlane: p.destinationNumbers(),
 	})
 	for range runtime.GOMAXPROCS(0) {
 		l, err := conn.NewLoop()

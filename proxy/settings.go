@@ -19,6 +19,7 @@ type settings struct {
 	OpaquePorts         string           `json:"opaque_ports"`
 	Annotations         string           `json:"annotations,omitempty"`
 	Resources           []string         `json:"resources,omitempty"`
+	Destination         []string         `json:"destination,omitempty"`
 	Namespace           string           `json:"namespace"`
 	IdentityDir         string           `json:"identity_dir,omitempty"`
 	SPIFFESocket        string           `json:"spiffe_socket,omitempty"`
@@ -39,7 +40,7 @@ func (c Config) settings() settings {
 	d := time.Duration.String
 	return settings{
 		Version: c.Version, InboundListen: c.InboundListen, OutboundListen: c.OutboundListen, AdminListen: c.AdminListen,
-		OpaquePorts: c.OpaquePorts.String(), Annotations: c.Annotations, Resources: c.Resources, Namespace: c.Namespace, TrustDomain: c.TrustDomain,
+		OpaquePorts: c.OpaquePorts.String(), Annotations: c.Annotations, Resources: c.Resources, Namespace: c.Namespace, Destination: c.Destination.Addrs, TrustDomain: c.TrustDomain,
 		IdentityDir: c.IdentityDir, SPIFFESocket: c.SPIFFESocket,
 		DetectTimeout: d(c.DetectTimeout), EarlyDialAfter: d(c.EarlyDialAfter),
 		ConnectTimeout: d(c.ConnectTimeout), InboundTimes: c.times(c.Inbound), OutboundTimes: c.times(c.Outbound), IdleTimeout: d(c.IdleTimeout), HalfCloseTimeout: d(c.HalfCloseTimeout),

@@ -12,6 +12,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/conn"
 	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
+	"github.com/meshctl/meshctl/proxy/discovery/destination"
 	"github.com/meshctl/meshctl/proxy/discovery/file"
 	"github.com/meshctl/meshctl/proxy/discovery/kube"
 	"github.com/meshctl/meshctl/proxy/policy"
@@ -27,12 +28,16 @@ type targets struct {
 	api    *kube.Source // nil: the Kubernetes API is not asked
 	reader *file.Reader
 	cache  *discovery.Cache
+	client *destination.Client // nil: no control plane is asked
 	own    *policy.Policy // of the pod: inbound
 }
 
 // discover reads the files for the first time. They have to be in order then:
 // there is no state to fall back to.
 func (p *Proxy) discover() error {
+	if len(p.cfg.Destination.Addrs) > 0 {
+		return p.askDestination()
+	}
 	if len(p.cfg.Resources) == 0 {
 		if p.cfg.Kubernetes != nil {
 			return p.openAPI()
@@ -132,7 +137,7 @@ func (p *Proxy) follow() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
 	if p.targets.api != nil {
-		following.Go(func() { p.targets.api.Run(ctx, p.targets.cache.Update) })
+		following.Go(func() { p.targets.api.Run(ctx, p.changedAPI) })
 	}
 	if p.targets.reader != nil {
 		following.Go(func() {
@@ -142,7 +147,9 @@ func (p *Proxy) follow() (stop func()) {
 			})
 		})
 	}
-	if p.targets.cache != nil {
+	if p.targets.client != nil {
+		following.Go(func() { p.followDestination(ctx) }) // sweeps, too
+	} else if p.targets.cache != nil {
 		following.Go(func() { p.sweepTargets(ctx) })
 	}
 	if p.cfg.Annotations != "" {

@@ -284,3 +284,62 @@ func containerArgs(t *testing.T, text string) [][]string {
 	}
 	return out
 }
+
+func TestInjectReadsDirectoriesAndWritesFiles(t *testing.T) {
+	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "out")
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: %\nspec:\n  containers:\n  - name: app\n    image: app:1\n"
+	for name, text := range map[string]string{
+		"b.yml": strings.ReplaceAll(pod, "%", "b"), "a.yaml": strings.ReplaceAll(pod, "%", "a"), "c.txt": "no manifest",
+		"d.json": `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"d"}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := runInject(t, dir, "", "inject", ".")
+	if all.code != 0 {
+		t.Fatal(all.stderr)
+	}
+	var names []string
+	for _, o := range objectsOf(t, all.stdout) {
+		names = append(names, o.Name)
+	}
+	if got := strings.Join(names, " "); got != "a b d" {
+		t.Errorf("%q, want the files in the order of their names", got)
+	}
+	if got := runInject(t, dir, "", "inject", "--output", out, "."); got.code != 0 || got.stdout != "" {
+		t.Fatalf("%+v", got)
+	}
+	var joined strings.Builder
+	for i, name := range []string{"a.yaml", "b.yml", "d.json"} {
+		text, err := os.ReadFile(filepath.Join(out, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			joined.WriteString("---\n")
+		}
+		joined.Write(text)
+	}
+	if diff := cmp.Diff(all.stdout, joined.String()); diff != "" {
+		t.Errorf("files and standard output differ:\n%s", diff)
+	}
+}
+
+func TestInjectIsToldWhatToRead(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"inject"}, exitUsage, "requires at least 1 arg"},
+		{[]string{"inject", "nothing.yaml"}, exitInput, "nothing.yaml"},
+		{[]string{"inject", "--backend", "ebpf", "-"}, exitUsage, "ebpf"},
+		{[]string{"uninject", "nothing.yaml"}, exitInput, "nothing.yaml"},
+	} {
+		got := runInject(t, t.TempDir(), "", tt.args...)
+		if got.code != tt.code || !strings.Contains(got.stderr, tt.want) || got.stdout != "" {
+			t.Errorf("%q: %+v, want %d and %q", tt.args, got, tt.code, tt.want)
+		}
+	}
+}

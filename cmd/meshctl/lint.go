@@ -10,12 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/meshctl/meshctl/lint"
+	"github.com/meshctl/meshctl/lint/live"
 	"github.com/meshctl/meshctl/proxy/policy"
 )
 
 // lintFlags are the flags of `meshctl lint`.
 type lintFlags struct {
 	output, namespace, kubernetes string
+	kubeconfig, context           string
 	ignore                        []string
 	injected                      bool
 }
@@ -23,7 +25,7 @@ type lintFlags struct {
 func newLintCommand() *cobra.Command {
 	l := &lintFlags{}
 	cmd := &cobra.Command{
-		Use:   "lint [FILE | DIRECTORY | -]...",
+		Use:   "lint [FILE | DIRECTORY | -]... | --kubeconfig FILE",
 		Short: "Look for mistakes in Kubernetes manifests that a mesh makes costly",
 		Long: `Read manifests (YAML or JSON, Lists too, "-" is standard input; of directories
 all *.yaml, *.yml and *.json below them) and tell what is wrong with them in a mesh:
@@ -31,21 +33,25 @@ annotations that are misspelt, have a wrong value or stand where nobody reads th
 ports that a Service and its pods declare differently; lists of skipped ports on
 the wrong side; NetworkPolicies that close the proxy's port; Pod Security levels
 that refuse the init container; and more. Give it everything that belongs together:
-many mistakes are between two objects.
+many mistakes are between two objects. With --kubeconfig the objects are those of a
+cluster.
 
 Each finding has a code, which docs/lint.md explains and which never changes. The
 exit code is 2 if there is an error or a warning; a note does not count.`,
 		Example: `  meshctl lint deploy/
   kustomize build . | meshctl lint -
-  meshctl lint -o sarif deploy/ > lint.sarif`,
+  meshctl lint -o sarif deploy/ > lint.sarif
+  meshctl lint --kubeconfig ~/.kube/config`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return l.run(args, cmd.InOrStdin(), cmd.OutOrStdout())
+			return l.run(cmd, args)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVarP(&l.output, "output", "o", "text", "text, json or sarif")
-	f.StringVarP(&l.namespace, "namespace", "n", "default", "namespace of objects that do not say theirs")
+	f.StringVarP(&l.namespace, "namespace", "n", "default", "namespace of objects that do not say theirs; with --kubeconfig the only one that is looked at")
+	f.StringVar(&l.kubeconfig, "kubeconfig", "", "look at the cluster that this file names")
+	f.StringVar(&l.context, "context", "", "of the kubeconfig; empty: its current one")
 	f.StringSliceVar(&l.ignore, "ignore", nil, "codes that are not reported, such as MESH013")
 	f.BoolVar(&l.injected, "injected", false, "take every workload for a meshed one, also without linkerd.io/inject")
 	f.StringVar(&l.kubernetes, "kubernetes-version", "", "the cluster's version, such as 1.28 (default: one with native sidecars)")
@@ -57,34 +63,69 @@ type linted struct {
 	Findings []lint.Finding `json:"findings"`
 	Files    int            `json:"files"`
 	Objects  int            `json:"objects"`
+	LeftOut  []string       `json:"left_out,omitempty"` // of a cluster: what may not be listed
+
+	objects []*lint.Object
 }
 
-func (l *lintFlags) run(args []string, in io.Reader, out io.Writer) error {
+func (l *lintFlags) run(cmd *cobra.Command, args []string) error {
 	config, err := l.config()
 	if err != nil {
 		return err
 	}
-	if len(args) == 0 {
-		return &usageError{err: fmt.Errorf("nothing to look at"), hint: "name files or directories, or - for standard input"}
-	}
 	var all linted
-	var objects []*lint.Object
+	switch {
+	case l.kubeconfig != "" && len(args) > 0:
+		return usagef("either files or --kubeconfig")
+	case l.kubeconfig != "":
+		err = l.cluster(cmd, &all, &config)
+	case len(args) == 0:
+		return &usageError{err: fmt.Errorf("nothing to look at"), hint: "name files or directories, - for standard input, or --kubeconfig"}
+	default:
+		err = l.files(args, cmd.InOrStdin(), &all)
+	}
+	if err != nil {
+		return err
+	}
+	all.Objects = len(all.objects)
+	all.Findings = lint.Sort(append(all.Findings, lint.Check(all.objects, config)...), config.Ignore)
+	if err := all.print(cmd.OutOrStdout(), l.output); err != nil {
+		return fmt.Errorf("writing findings: %w", err)
+	}
+	if lint.Fails(all.Findings) {
+		return findings{fmt.Sprintf("%d finding%s", len(all.Findings), plural(len(all.Findings)))}
+	}
+	return nil
+}
+
+func (l *lintFlags) files(args []string, in io.Reader, all *linted) error {
 	texts, err := readManifests(args, in)
 	if err != nil {
 		return err
 	}
 	for _, t := range texts {
 		found, wrong := lint.Parse(t.name, t.text, l.namespace)
-		objects = append(objects, found...)
-		all.Findings = append(all.Findings, wrong...)
+		all.objects, all.Findings = append(all.objects, found...), append(all.Findings, wrong...)
 	}
-	all.Files, all.Objects = len(texts), len(objects)
-	all.Findings = lint.Sort(append(all.Findings, lint.Check(objects, config)...), config.Ignore)
-	if err := all.print(out, l.output); err != nil {
-		return fmt.Errorf("writing findings: %w", err)
+	all.Files = len(texts)
+	return nil
+}
+
+func (l *lintFlags) cluster(cmd *cobra.Command, all *linted, config *lint.Config) error {
+	from := live.Config{Kubeconfig: l.kubeconfig, Context: l.context}
+	if cmd.Flags().Changed("namespace") {
+		from.Namespace = l.namespace
 	}
-	if lint.Fails(all.Findings) {
-		return findings{fmt.Sprintf("%d finding%s", len(all.Findings), plural(len(all.Findings)))}
+	c, err := live.Read(cmd.Context(), from)
+	if err != nil {
+		return err
+	}
+	if config.KubernetesMinor == 0 {
+		config.KubernetesMinor = c.Minor
+	}
+	all.objects, all.Findings, all.LeftOut = c.Objects, c.Findings, c.LeftOut
+	for _, what := range c.LeftOut {
+		fmt.Fprintln(cmd.ErrOrStderr(), "meshctl: left out:", what)
 	}
 	return nil
 }
@@ -138,6 +179,10 @@ func (all linted) print(w io.Writer, output string) error {
 		}
 	}
 	n := len(all.Findings)
-	_, err := fmt.Fprintf(w, "%d object%s in %d file%s, %d finding%s\n", all.Objects, plural(all.Objects), all.Files, plural(all.Files), n, plural(n))
+	from := fmt.Sprintf("%d file%s", all.Files, plural(all.Files))
+	if all.Files == 0 {
+		from = "the cluster"
+	}
+	_, err := fmt.Fprintf(w, "%d object%s in %s, %d finding%s\n", all.Objects, plural(all.Objects), from, n, plural(n))
 	return err
 }

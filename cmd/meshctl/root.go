@@ -28,6 +28,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(newIdentityCommand())                                        // identity.go
 	root.AddCommand(newInjectCommand(), newUninjectCommand(), newAwaitCommand()) // inject.go, inject_await.go
 	root.AddCommand(newLintCommand())                                            // lint.go
+	root.AddCommand(newControllerCommand())                                      // controller.go
 	root.AddCommand(newDemoCommand())                                            // demo.go
 	root.SetFlagErrorFunc(flagError)
 	usageFromArgs(root)

@@ -30,7 +30,7 @@ func (d *Document) Apply(ops []patch.Op) error {
 		text, err := way(d.text, ops)
 		if err == nil {
 			if text, err = d.readBack(text, want); err == nil {
-				d.text, d.object = text, want
+				d.text, d.object, d.nodes = text, want, nil
 				return nil
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshctl/meshctl/inject/patch"
@@ -37,7 +38,8 @@ type Document struct {
 	line   int // of its first line, from 1
 	text   []byte
 	json   bool
-	object any // decoded; nil if there is nothing
+	object any          // decoded; nil if there is nothing
+	nodes  *yamlv3.Node // of text, with their lines; nil until somebody asks
 }
 
 // Error is what is wrong with a file, with the place.

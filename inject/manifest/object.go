@@ -76,14 +76,18 @@ func text(v any) string {
 	return s
 }
 
-// lineOf finds a line by parsing again: it is asked for only where something is
-// wrong.
+// lineOf finds a line by parsing again, once.
 func (d *Document) lineOf(pointer string) int {
-	var root yaml.Node
-	if yaml.Unmarshal(d.text, &root) != nil || len(root.Content) != 1 {
+	if d.nodes == nil {
+		d.nodes = &yaml.Node{}
+		if yaml.Unmarshal(d.text, d.nodes) != nil {
+			d.nodes = &yaml.Node{}
+		}
+	}
+	if len(d.nodes.Content) != 1 {
 		return d.line
 	}
-	n, line := root.Content[0], root.Content[0].Line
+	n, line := d.nodes.Content[0], d.nodes.Content[0].Line
 	for _, step := range patch.Steps(pointer) {
 		key, value := below(n, step)
 		if value == nil {

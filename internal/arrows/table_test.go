@@ -35,15 +35,16 @@ var floors = map[string]int{
 
 	"proxy/discovery/destination":      5,
 	"proxy/discovery/destination/wire": 4,
-	"proxy/h1":                2,
-	"proxy/h2":                2,
+	"proxy/h1":                         2,
+	"proxy/h2":                         2,
 
 	"proxy/identity":           1,
 	"proxy/identity/authority": 1,
 
 	"integration/spire": 7,
 
-	"lint": 3,
+	"lint":      3,
+	"lint/live": 4,
 
 	"controller": 6,
 
@@ -112,9 +113,15 @@ var arrows = []arrow{
 	{"cmd/meshctl", "proxy/protocol", "what a port speaks, in explain"},
 	{"cmd/meshctl", "proxy/message", "a request to explain"},
 	{"cmd/meshctl", "proxy/identity", "flags of the identity; meshctl identity"},
+	{"cmd/meshctl", "controller", "meshctl controller"},
+	{"cmd/meshctl", "proxy/discovery/kube", "the API server that the controller watches"},
+	{"cmd/meshctl", "proxy/discovery/destination/wire", "the cluster's domain in the controller's answers"},
+	{"proxy", "proxy/discovery/destination", "asks a control plane"},
 	{"cmd/meshctl", "proxy/identity/authority", "meshctl identity init and issue"},
 
 	{"cmd/meshctl", "lint", "meshctl lint"},
+	{"cmd/meshctl", "lint/live", "meshctl lint --kubeconfig"},
+	{"lint/live", "lint", "parses what the API server lists"},
 	{"lint", "internal/annotation", "keys and forms of annotations"},
 	{"lint", "internal/ports", "lists of ports"},
 	{"lint", "internal/knownports", "protocols in which the server speaks first"},

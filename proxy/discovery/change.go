@@ -9,6 +9,7 @@ type Change struct {
 	Addrs    map[netip.Addr]struct{}
 	Services map[ServiceName]struct{}
 	Pods     map[string]struct{} // namespace/name
+	Policies bool                // who may call is another; this touches no View
 }
 
 // ServiceName names a Service.
@@ -16,7 +17,7 @@ type ServiceName struct{ Namespace, Name string }
 
 // IsZero reports whether nothing has changed.
 func (c *Change) IsZero() bool {
-	return !c.All && len(c.Addrs) == 0 && len(c.Services) == 0 && len(c.Pods) == 0
+	return !c.All && !c.Policies && len(c.Addrs) == 0 && len(c.Services) == 0 && len(c.Pods) == 0
 }
 
 // AddAddr notes that an address may stand for something else.

@@ -31,6 +31,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	c.collectResources(send)
 	c.collectKubernetes(send)
 	c.collectIdentity(send)
+	c.collectControlPlane(send)
 	c.collectIntermediary(send)
 	c.collectAuthorizations(send)
 	c.collectFoldings(send)

@@ -97,10 +97,11 @@ func busy() *Metrics {
 	m := New(Config{
 		Kubernetes: func() Kubernetes { return Kubernetes{Synced: true, Objects: 1, Changes: 1} },
 		Version: "1", SkipPackets: func() []SkipCount { return []SkipCount{{Inbound, "r", 1}} },
-		Balancers: func() []Balancer { return []Balancer{{Parent: shop, Backend: shop, Ready: 1}} },
-		Pools:     func() []Pool { return []Pool{{Direction: Outbound}} },
-		AccessLog: func() (written, dropped uint64) { return 1, 1 },
-		Identity:  func() Identity { return Identity{NotAfter: time.Unix(2, 0), Refreshed: time.Unix(1, 0), OK: 1} },
+		Balancers:    func() []Balancer { return []Balancer{{Parent: shop, Backend: shop, Ready: 1}} },
+		Pools:        func() []Pool { return []Pool{{Direction: Outbound}} },
+		AccessLog:    func() (written, dropped uint64) { return 1, 1 },
+		Identity:     func() Identity { return Identity{NotAfter: time.Unix(2, 0), Refreshed: time.Unix(1, 0), OK: 1} },
+		ControlPlane: func() ControlPlane { return ControlPlane{Connected: true, Requests: 1, Failures: 1} },
 	})
 	tls := TLSLabels{TLS: "true", NoTLSReason: "x", ClientID: "c", ServerID: "s", SNI: "n"}
 	c, h := m.TCP(Inbound, Src, served, tls), m.HTTP(Inbound, served, tls)

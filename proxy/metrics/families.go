@@ -58,6 +58,10 @@ type page struct {
 	certExpiration, certRefresh, certRefreshes *family
 	oldCertExpiration, oldCertRefreshes        *family
 
+	// The destination service.
+	controlConnected, controlAge, controlStreams, controlWatched *family
+	controlMessages, controlRequests, controlResponses           *family
+
 	latencyBounds bounds // Linkerd's, in milliseconds
 	detectBounds  bounds // Linkerd's 0.001 and 0.1 and some between, in seconds
 }
@@ -72,6 +76,7 @@ func newPage() *page {
 	p.resources()
 	p.kubernetes()
 	p.identity()
+	p.controlPlane()
 	p.authorization()
 	p.latencyBounds = newBounds(time.Millisecond, 1, 2, 3, 4, 5, 10, 20, 30, 40, 50, 100, 200, 300, 400, 500,
 		1000, 2000, 3000, 4000, 5000, 10000, 20000, 30000, 40000, 50000)

@@ -52,6 +52,8 @@ type Config struct {
 	// Identity reads the state of the own certificate, once a scrape; nil: there is no
 	// identity.
 	Identity func() Identity
+	// ControlPlane reads how asking it fares, once a scrape; nil: none is asked.
+	ControlPlane func() ControlPlane
 
 	// Now is the clock for IdleAfter; time.Now if nil.
 	Now func() time.Time

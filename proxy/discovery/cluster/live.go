@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/meshctl/meshctl/proxy/discovery"
+	"github.com/meshctl/meshctl/proxy/policy"
 )
 
 // Key names an object that Live holds.
@@ -39,6 +40,8 @@ type Live struct {
 	s      *Snapshot
 	slices map[name]*Slice
 	other  map[Key]Objects
+	// own are the pods that policies are asked about: those of the clients' namespace.
+	own map[name]*policy.Pod
 	// Addresses that are claimed once more than s knows.
 	serviceIPs claims[Service]
 	podIPs     claims[Pod]
@@ -46,7 +49,7 @@ type Live struct {
 
 // NewLive makes a Live without objects.
 func NewLive(cfg Config) *Live {
-	return &Live{s: Build(cfg, Objects{}, nil), slices: map[name]*Slice{}, other: map[Key]Objects{}}
+	return &Live{s: Build(cfg, Objects{}, nil), slices: map[name]*Slice{}, other: map[Key]Objects{}, own: map[name]*policy.Pod{}}
 }
 
 // Find implements discovery.Source.
@@ -124,7 +127,7 @@ func (l *Live) Apply(items []Item) *discovery.Change {
 	}
 	if whole {
 		l.rebuild(items)
-		return &discovery.Change{All: true}
+		return &discovery.Change{All: true, Policies: true}
 	}
 	change := &discovery.Change{}
 	if len(items) == 0 {
@@ -135,6 +138,9 @@ func (l *Live) Apply(items []Item) *discovery.Change {
 	odd := len(l.s.conflicts)
 	for _, it := range items {
 		l.one(it, change)
+	}
+	if change.Policies {
+		l.s.policies.Pods = l.ownPods()
 	}
 	l.s.conflicts = l.s.conflicts[:min(odd, len(l.s.conflicts))] // else it would grow without end
 	return change
@@ -151,7 +157,7 @@ func (l *Live) known(it Item) bool {
 	case SliceKind:
 		return reflect.DeepEqual(l.slices[n], first(it.Objects.Slices))
 	case PodKind:
-		return reflect.DeepEqual(l.s.pods[n], first(it.Objects.Pods))
+		return reflect.DeepEqual(l.s.pods[n], first(it.Objects.Pods)) && reflect.DeepEqual(l.own[n], l.ownOf(it))
 	default:
 		before, ok := l.other[it.Key]
 		if it.Objects.Len() == 0 {
@@ -192,6 +198,9 @@ func (l *Live) rebuild(items []Item) {
 	}
 	for _, it := range items {
 		switch {
+		case it.Kind == PodKind:
+			all.Pods = append(all.Pods, it.Objects.Pods...)
+			l.keepOwn(it)
 		case it.Kind == SliceKind:
 			l.keep(it)
 			fallthrough
@@ -216,6 +225,7 @@ func (l *Live) rebuild(items []Item) {
 	inOrder(all.Services, func(o *Service) discovery.Object { return o.Object })
 	inOrder(all.Pods, func(o *Pod) discovery.Object { return o.Object })
 	inOrder(all.Slices, func(o *Slice) discovery.Object { return o.Object })
+	all.Policies.Pods = append(all.Policies.Pods, l.ownPods()...)
 	next := Build(l.s.cfg, all, l.s)
 	l.serviceIPs, l.podIPs = nil, nil
 	for _, svc := range all.Services {

@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/meshctl/meshctl/proxy/discovery"
+	"github.com/meshctl/meshctl/proxy/policy"
 )
 
 // This file changes a Snapshot in place, one object at a time.
@@ -16,6 +19,8 @@ func (l *Live) one(it Item, change *discovery.Change) {
 	case SliceKind:
 		l.slice(n, first(it.Objects.Slices), change)
 	case PodKind:
+		change.Policies = change.Policies || !reflect.DeepEqual(l.own[n], l.ownOf(it))
+		l.keepOwn(it)
 		l.pod(n, first(it.Objects.Pods), change)
 	}
 }
@@ -149,3 +154,23 @@ func (l *Live) pod(n name, now *Pod, change *discovery.Change) {
 		l.podIPs.claim(l.s.podIPs, a, now)
 	}
 }
+
+// ownOf is the part of a pod that policies ask about; nil of a pod of others.
+func (l *Live) ownOf(it Item) *policy.Pod {
+	if !l.s.cfg.Everyone && it.Namespace != l.s.cfg.Namespace {
+		return nil
+	}
+	return first(it.Objects.Policies.Pods)
+}
+
+func (l *Live) keepOwn(it Item) {
+	n := name{it.Namespace, it.Name}
+	if p := l.ownOf(it); p != nil {
+		l.own[n] = p
+	} else {
+		delete(l.own, n)
+	}
+}
+
+// ownPods are those pods, in any order: a new list, since the last one is in use.
+func (l *Live) ownPods() []*policy.Pod { return slices.Collect(maps.Values(l.own)) }

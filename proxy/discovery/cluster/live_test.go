@@ -16,6 +16,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
 	"github.com/meshctl/meshctl/proxy/discovery/table"
+	"github.com/meshctl/meshctl/proxy/policy"
 	"github.com/meshctl/meshctl/proxy/route"
 )
 
@@ -204,5 +205,40 @@ func TestWhatSaysTheSameChangesNothing(t *testing.T) {
 	live.Apply([]cluster.Item{{Key: it.Key}})
 	if n := live.Len(); n != 0 {
 		t.Errorf("%d objects are left", n)
+	}
+}
+
+func TestPoliciesAreAskedAboutPodsOfTheClientsNamespaceOnly(t *testing.T) {
+	pod := func(namespace, label string) cluster.Item {
+		o := discovery.Object{Kind: "Pod", Namespace: namespace, Name: "a"}
+		return cluster.Item{Key: cluster.Key{Kind: cluster.PodKind, Namespace: namespace, Name: "a"}, Objects: cluster.Objects{
+			Pods:     []*cluster.Pod{{Object: o}},
+			Policies: policy.Objects{Pods: []*policy.Pod{{Object: policy.Object{Namespace: namespace, Name: "a"}, Labels: map[string]string{"app": label}}}},
+		}}
+	}
+	live := cluster.NewLive(cluster.Config{Namespace: "shop"})
+	labels := func() (out []string) {
+		live.Read(func(s *cluster.Snapshot) {
+			for _, p := range s.Policies().Pods {
+				out = append(out, p.Labels["app"])
+			}
+		})
+		return out
+	}
+	for _, step := range []struct {
+		item    cluster.Item
+		changed bool
+		want    string
+	}{
+		{pod("other", "x"), false, ""},
+		{pod("shop", "x"), true, "x"},
+		{pod("shop", "y"), true, "y"},
+		{pod("shop", "y"), false, "y"},
+		{cluster.Item{Key: pod("shop", "").Key}, true, ""},
+	} {
+		change := live.Apply([]cluster.Item{step.item})
+		if got := strings.Join(labels(), " "); got != step.want || change.Policies != step.changed {
+			t.Errorf("after %v: %q, changed %t; want %q, %t", step.item.Key, got, change.Policies, step.want, step.changed)
+		}
 	}
 }

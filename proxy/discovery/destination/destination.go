@@ -75,6 +75,7 @@ type Client struct {
 	down     atomic.Int64 // since when, in nanoseconds since 1970; 0: up
 	failed   atomic.Bool  // the last attempt to connect failed
 	messages atomic.Uint64
+	requests atomic.Uint64
 	failures atomic.Uint64
 	open     atomic.Int64
 }
@@ -86,6 +87,7 @@ type Stats struct {
 	Streams   int           // open
 	Watched   int           // destinations
 	Messages  uint64
+	Requests  uint64 // streams begun
 	Failures  uint64 // of streams
 }
 
@@ -278,7 +280,7 @@ func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	watched := len(c.lookups)
 	c.mu.Unlock()
-	s := Stats{Connected: c.up.Load(), Streams: int(c.open.Load()), Watched: watched, Messages: c.messages.Load(), Failures: c.failures.Load()}
+	s := Stats{Connected: c.up.Load(), Streams: int(c.open.Load()), Watched: watched, Messages: c.messages.Load(), Requests: c.requests.Load(), Failures: c.failures.Load()}
 	if since := c.down.Load(); since != 0 {
 		s.Age = time.Since(time.Unix(0, since))
 	}

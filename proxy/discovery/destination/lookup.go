@@ -278,6 +278,7 @@ func (c *Client) follow(ctx context.Context, open func(context.Context) (func() 
 func (c *Client) stream(ctx context.Context, open func(context.Context) (func() error, error)) (heard bool, err error) {
 	ctx, cancel := context.WithCancel(ctx) // else grpc keeps what an error has left
 	defer cancel()
+	c.requests.Add(1)
 	recv, err := open(ctx)
 	if err != nil {
 		return false, err

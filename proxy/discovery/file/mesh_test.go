@@ -118,3 +118,26 @@ spec:
 		}
 	}
 }
+
+func TestAnEndpointOnTheHostsNetworkHasNoProxyWhateverItsLabel(t *testing.T) {
+	const service = `---
+apiVersion: v1
+kind: Service
+metadata: {name: a, namespace: shop}
+spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: a-1, namespace: shop, labels: {kubernetes.io/service-name: a}}
+addressType: IPv4
+ports: [{port: 80}]
+endpoints: [{addresses: [192.168.1.1], targetRef: {kind: Pod, name: a, namespace: shop}}]
+`
+	for spec, want := range map[string]bool{"hostNetwork: true": false, "hostNetwork: false": true} {
+		s, _ := inDir(t, fmt.Sprintf(meshPod, "linkerd.io/control-plane-ns: mesh", "", spec)+service)
+		v := s.Find(netip.MustParseAddrPort("10.96.0.1:80"))
+		if len(v.Endpoints) != 1 || v.Endpoints[0].Mesh.Meshed() != want {
+			t.Errorf("%s: %+v", spec, v.Endpoints)
+		}
+	}
+}

@@ -185,7 +185,7 @@ func (s *Source) apply(ctx context.Context, changed func(*discovery.Change)) {
 		first := s.note()
 		if first {
 			s.answers.Store(true)
-			change = &discovery.Change{All: true}
+			change = &discovery.Change{All: true, Policies: true}
 		}
 		if !change.IsZero() {
 			s.changes.Add(uint64(len(items)))

@@ -1,0 +1,5 @@
+package inject
+
+import "flag"
+
+var update = flag.Bool("update", false, "rewrite the table of docs/annotations.md")
