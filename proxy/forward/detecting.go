@@ -208,8 +208,11 @@ func (fl *flow) forget() {
 
 // decide ends detection. b is what the client has sent so far.
 func (fl *flow) decide(r detect.Result, b []byte) {
-	if fl.declared {
+	switch {
+	case fl.declared:
 		r = fl.asDeclared(r)
+	case r.Kind == protocol.Opaque && r.Reason == detect.ReasonBytes && fl.mediates() && detect.Malformed(b):
+		r.Kind = protocol.HTTP1 // and is answered 400: an error is no way around routes
 	}
 	fl.kind, fl.reason, fl.sni, fl.alpn = r.Kind, r.Reason, r.SNI, r.ALPN
 	if fl.srcTCP == nil {

@@ -218,6 +218,26 @@ func TestADeclaredHTTPPortTakesBothVersions(t *testing.T) {
 	})
 }
 
+func TestALineThatMeansToBeHTTPIsNoWayAroundRoutes(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		const bad = "GET  /x HTTP/1.1\r\nHost: a\r\n\r\n"
+		relayed := r.dial() // where nothing is taken one by one it passes as it is
+		r.send(relayed, bad)
+		s := r.server()
+		r.gets(s, bad)
+		r.over(r.target)
+		c := r.dial()
+		r.send(c, bad)
+		if got := r.receive(c, "\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 400 ") {
+			t.Errorf("the client got %q", got)
+		}
+		c = r.dial()
+		r.send(c, "GET key\r\n") // of another protocol
+		s = r.server()
+		r.gets(s, "GET key\r\n")
+	})
+}
+
 func TestADrainLetsMediatedRequestsEnd(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.over(r.target)
