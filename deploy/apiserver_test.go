@@ -77,7 +77,15 @@ func pod(annotations map[string]any) map[string]any {
 		"metadata": map[string]any{"name": "web", "namespace": "default", "annotations": all},
 		"spec": map[string]any{
 			"initContainers": []any{map[string]any{"name": "first", "image": "first"}},
-			"containers":     []any{map[string]any{"name": "web", "image": "web"}},
+			"containers": []any{
+				map[string]any{"name": "web", "image": "web", "ports": []any{
+					map[string]any{"name": "http", "containerPort": 8080},
+					map[string]any{"name": "dns", "containerPort": 53, "protocol": "UDP"},
+					map[string]any{"containerPort": 9090},
+				}},
+				map[string]any{"name": "quiet", "image": "quiet"},
+				map[string]any{"name": "db", "image": "db", "ports": []any{map[string]any{"name": "mysql", "containerPort": 3306}}},
+			},
 		},
 	}
 }

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -150,19 +151,32 @@ func (pl *plan) proxyContainer() corev1.Container {
 
 func (pl *plan) proxyArgs() []string {
 	s := pl.settings
-	out := []string{"--annotations=" + podInfoDir + "/annotations", "--namespace=$(POD_NAMESPACE)"}
+	out := []string{"--annotations=" + podInfoDir + "/annotations", "--labels=" + podInfoDir + "/labels", "--namespace=$(POD_NAMESPACE)"}
+	if names := pl.portNames(); names != "" {
+		out = append(out, "--port-names="+names)
+	}
 	if s.connect > 0 {
 		out = append(out, "--connect-timeout="+s.connect.String())
 	}
 	if len(s.noDetectTimeout) > 0 {
 		out = append(out, "--detect-timeout=8760h") // a year, as in Linkerd
 	}
-	switch pl.options.Identity {
-	case Identity{}:
-	default:
-		out = append(out, pl.identityArgs()...)
+	out = append(append(out, pl.identityArgs()...), s.proxyArgs...)
+	return append(out, pl.options.ProxyArgs...)
+}
+
+// portNames are the names of the pod's TCP ports, which annotations and Servers
+// may use: "http=8080,mysql=3306".
+func (pl *plan) portNames() string {
+	var out []string
+	for _, c := range pl.pod.Spec.Containers {
+		for _, p := range c.Ports {
+			if p.Name != "" && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {
+				out = append(out, fmt.Sprintf("%s=%d", p.Name, p.ContainerPort))
+			}
+		}
 	}
-	return append(append(out, s.proxyArgs...), pl.options.ProxyArgs...)
+	return strings.Join(out, ",")
 }
 
 func (pl *plan) identityArgs() []string {

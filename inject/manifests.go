@@ -90,6 +90,9 @@ func Manifests(files []*manifest.File, from Source, o Options) (Report, error) {
 			for _, obj := range d.Objects() {
 				if obj.Kind == "Namespace" && obj.APIVersion == "v1" {
 					m.namespaces[obj.Name] = obj
+					for _, w := range unused(annotationsOf(obj)) {
+						m.report.Warnings = append(m.report.Warnings, note(obj, w.Pointer, w.Text))
+					}
 				}
 			}
 		}

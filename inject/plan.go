@@ -3,7 +3,6 @@ package inject
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -50,8 +49,8 @@ func (pl *plan) warnings() []Warning {
 	if len(s.noDetectTimeout) == 1 {
 		out = append(out, Warning{"/metadata/annotations", "the detection timeout is switched off in both directions: the proxy has one for both"})
 	}
-	if names := pl.opaqueNames(); len(names) > 0 {
-		out = append(out, Warning{annotationPointer(key("opaque-ports")), key("opaque-ports") + " names " + strings.Join(names, ", ") + ": the pod's own proxy knows ports by number only; write the number too"})
+	for _, name := range pl.unknownNames() {
+		out = append(out, Warning{annotationPointer(key("opaque-ports")), key("opaque-ports") + ": no container has a port of the name " + name})
 	}
 	if s.privileged {
 		out = append(out, Warning{annotationPointer(key("close-wait-timeout")), key("close-wait-timeout") + " makes the init container privileged; meshctl needs it not, see --half-close-timeout"})
@@ -65,25 +64,14 @@ func (pl *plan) warnings() []Warning {
 	return out
 }
 
-// opaqueNames are the ports that are opaque by their name: what a pod's proxy
-// reads has no names of ports in it.
-func (pl *plan) opaqueNames() []string {
+// unknownNames are the names in the list of opaque ports that no port has.
+func (pl *plan) unknownNames() []string {
 	list, err := annotation.ParsePorts(pl.pod.Annotations[key("opaque-ports")])
 	if err != nil {
 		return nil
 	}
-	var out []string
-	for _, name := range list.Names {
-		for _, c := range pl.pod.Spec.Containers {
-			for _, p := range c.Ports {
-				if p.Name == name && !list.Set.Contains(uint16(p.ContainerPort)) {
-					name = fmt.Sprintf("%s (%d)", name, p.ContainerPort)
-				}
-			}
-		}
-		out = append(out, name)
-	}
-	return out
+	names := "," + pl.portNames()
+	return slices.DeleteFunc(list.Names, func(name string) bool { return strings.Contains(names, ","+name+"=") })
 }
 
 // checkRules has the rules judged before the init container fails on them.

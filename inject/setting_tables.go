@@ -136,6 +136,15 @@ func proxySettings() []Setting {
 			return proxyArg("log-format")(s, v)
 		}},
 		{"proxy-log-http-headers", "only `off`, which is how it is: headers are never in the log", oneOfSetting("off", "disabled")},
+		{"default-inbound-policy", "who may call the pod's ports that no Server selects: `all-unauthenticated`, `all-authenticated`, `cluster-unauthenticated`, `cluster-authenticated`, `deny` or `audit`", none},
+		{"proxy-outbound-discovery-cache-unused-timeout", "how long a control plane is asked about a destination that nothing goes to any more; counts with `--destination`", func(s *settings, v string) error {
+			d, err := annotation.ParseDuration(v)
+			if err != nil {
+				return err
+			}
+			return proxyArg("destination-idle")(s, d.String())
+		}},
+		{"proxy-inbound-discovery-cache-unused-timeout", "nothing needs to be set: what counts for the pod's own ports is always kept", none},
 		{"enable-external-profiles", "nothing needs to be enabled: what is known of an address outside of the cluster always counts", none},
 	}
 }

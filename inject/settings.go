@@ -75,10 +75,8 @@ func (p *pod) read(ns Namespace, o Options) (*settings, []said, []Warning, error
 		native: !o.NoNativeSidecar, await: true, pullPolicy: o.PullPolicy, noDetectTimeout: map[string]bool{},
 	}
 	var inherited []said
-	known := map[string]bool{}
 	for _, set := range Settings() {
 		k := set.FullKey()
-		known[k] = true
 		for _, a := range p.values(ns, k) {
 			if err := check(a); err != nil {
 				return nil, nil, nil, a.problem(err, "correct it or take it away")
@@ -94,7 +92,7 @@ func (p *pod) read(ns Namespace, o Options) (*settings, []said, []Warning, error
 	if err := s.distinctPorts(); err != nil {
 		return nil, nil, nil, &Problem{Pointer: "/metadata/annotations", Text: err.Error(), Do: "give each its own"}
 	}
-	return s, inherited, p.unused(known), nil
+	return s, inherited, unused(p.Annotations), nil
 }
 
 // values is what is said under a key, what counts last: of the pod, or else of
@@ -128,13 +126,17 @@ func check(a said) error {
 
 // unused warns of keys that mean nothing: misspelt ones, and those of Linkerd that
 // have no effect here.
-func (p *pod) unused(known map[string]bool) []Warning {
+func unused(annotations map[string]string) []Warning {
+	known := map[string]bool{}
+	for _, set := range Settings() {
+		known[set.FullKey()] = true
+	}
 	var out []Warning
-	for _, k := range slices.Sorted(maps.Keys(p.Annotations)) {
+	for _, k := range slices.Sorted(maps.Keys(annotations)) {
 		if known[k] {
 			continue
 		}
-		err := annotation.Check(k, p.Annotations[k])
+		err := annotation.Check(k, annotations[k])
 		if _, right := annotation.Find(k); right {
 			err = annotation.ErrUnused
 		}
@@ -145,8 +147,8 @@ func (p *pod) unused(known map[string]bool) []Warning {
 			out = append(out, Warning{annotationPointer(k), "annotation: " + err.Error()})
 		}
 	}
-	switch v := p.Annotations[InjectKey]; v {
-	case "", "enabled", "true":
+	switch v := annotations[InjectKey]; v {
+	case "", "enabled", "true", "disabled", "false":
 	case "ingress":
 		out = append(out, Warning{annotationPointer(InjectKey), InjectKey + ": ingress means enabled here: where a request goes is told from the connection, not from l5d-dst-override"})
 	default:

@@ -45,6 +45,7 @@ type authorizer struct {
 	labels    map[string]string // of the file; nil: there is none
 	annotated policy.Default    // by the annotations file
 	failed    string            // the error that was told last
+	sure      bool              // a policy was made of objects
 }
 
 // authorize makes the first policy, of the objects that discover has found.
@@ -109,6 +110,11 @@ func (a *authorizer) change(set func()) {
 	defer a.mu.Unlock()
 	set()
 	t, err := a.table()
+	if errors.Is(err, ErrUnknownPod) && a.cfg.Kubernetes != nil && !a.sure {
+		// From files a proxy would not have started. The API is asked later: until it says
+		// which pod this is nobody may call, instead of everybody.
+		a.live.Replace(policy.Compile(policy.Config{Default: policy.Deny}, policy.Objects{}))
+	}
 	if err != nil {
 		if err.Error() != a.failed {
 			a.cfg.Log.Error("the inbound policy stays as it was", "err", err)
@@ -117,6 +123,7 @@ func (a *authorizer) change(set func()) {
 		return
 	}
 	a.failed = ""
+	a.sure = a.sure || a.objects.Len() > 0
 	if a.live.Replace(t) {
 		a.tell(t)
 	}

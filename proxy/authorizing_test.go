@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/meshctl/meshctl/proxy/discovery/kube"
 	"github.com/meshctl/meshctl/proxy/policy"
 )
 
@@ -227,4 +228,34 @@ func firstAddress() (string, error) {
 		}
 	}
 	return "", errors.New("none")
+}
+
+func TestTheAPIMustSayWhichPodThisIsBeforeAnybodyMayCall(t *testing.T) {
+	var log lines
+	p, _, err := guarded(t, "", func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cfg.Kubernetes = &kube.Config{} // as if the objects came from it
+	outside := policy.Client{Addr: netip.MustParseAddr("203.0.113.5")}
+	allowed := func() bool { return p.authz.live.Port(80).AuthorizeConnection(outside).Allowed }
+	if !allowed() {
+		t.Error("before the API has answered the default policy does not count")
+	}
+	server := &policy.Server{Object: policy.Object{Kind: "Server", Namespace: "shop", Name: "x"}, Pods: &policy.Selector{}, Port: 8080}
+	p.authz.setObjects(policy.Objects{Servers: []*policy.Server{server}})
+	if allowed() || !log.has("it is not known which pod this is") {
+		t.Error("there are Servers, nobody knows which pod this is, and everybody may call")
+	}
+	own := netip.MustParseAddr("203.0.113.77")
+	pod := &policy.Pod{Object: policy.Object{Kind: "Pod", Namespace: "shop", Name: "web-0"}, IPs: []netip.Addr{own}}
+	p.cfg.Policy.Pod = "web-0"
+	p.authz.setObjects(policy.Objects{Servers: []*policy.Server{server}, Pods: []*policy.Pod{pod}})
+	if !allowed() || !p.authz.live.Port(8080).Covered() {
+		t.Error("the pod is known, and its policy does not count")
+	}
+	p.authz.setObjects(policy.Objects{Servers: []*policy.Server{server}})
+	if !allowed() {
+		t.Error("what was known once does not stay")
+	}
 }

@@ -29,7 +29,7 @@ type targets struct {
 	reader *file.Reader
 	cache  *discovery.Cache
 	client *destination.Client // nil: no control plane is asked
-	own    *policy.Policy // of the pod: inbound
+	own    *policy.Policy      // of the pod: inbound
 }
 
 // discover reads the files for the first time. They have to be in order then:
@@ -123,7 +123,12 @@ func (p *Proxy) applyAnnotations(pod annotation.Pod, notes []annotation.Note) {
 	set := p.cfg.OpaquePorts
 	if pod.OpaquePorts != nil {
 		set = pod.OpaquePorts.Over(policy.DefaultOpaque(), func(name string) ports.Set {
-			p.cfg.Log.Warn("annotation: names of ports are not known here", "file", p.cfg.Annotations, "name", name)
+			for _, known := range p.cfg.Policy.PortNames {
+				if known.Name == name {
+					return ports.Of(known.Number)
+				}
+			}
+			p.cfg.Log.Warn("annotation: no port of that name is known; see --port-names", "file", p.cfg.Annotations, "name", name)
 			return ports.Set{}
 		})
 	}

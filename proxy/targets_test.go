@@ -126,6 +126,7 @@ func TestThePodsOpaquePortsAreThoseOfItsAnnotationAndChangeWithIt(t *testing.T) 
 		{"it replaces the default", "4406", []uint16{4406}, []uint16{3306, 25}},
 		{"it adds", "+4406", []uint16{4406, 3306}, []uint16{80}},
 		{"it is empty", "", nil, []uint16{3306, 4406}},
+		{"it names a port", "db,4406,unheard-of", []uint16{5506, 4406}, []uint16{3306}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "annotations")
@@ -136,6 +137,7 @@ func TestThePodsOpaquePortsAreThoseOfItsAnnotationAndChangeWithIt(t *testing.T) 
 			put(t, name, text)
 			r := run(t, netip.MustParseAddrPort("127.0.0.1:1"), func(c *Config) {
 				c.Annotations, c.OpaquePorts = name, policy.DefaultOpaque()
+				c.Policy.PortNames = []policy.NamedPort{{Name: "web", Number: 80}, {Name: "db", Number: 5506}}
 			})
 			holds(t, r, tt.opaque, tt.not)
 			put(t, name, "config.linkerd.io/opaque-ports=\"9999\"\n")

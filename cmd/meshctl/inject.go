@@ -47,7 +47,7 @@ out. What cannot be injected is an error, exit code 65, and nothing is written.`
 
 func (o *injectFlags) register(f *pflag.FlagSet) {
 	c := &o.options
-	f.StringVar(&c.Image, "image", "localhost/meshctl:"+version, "image of both containers, as make image builds it")
+	f.StringVar(&c.Image, "image", "", "image of both containers (default: localhost/meshctl:VERSION, as make image builds it)")
 	f.StringVar(&c.InitImage, "init-image", "", "image of the init container, such as one with iptables in it (default: --image)")
 	f.StringVar(&c.PullPolicy, "image-pull-policy", "", "Always, IfNotPresent or Never (default: Kubernetes' own)")
 	f.StringVar(&c.Backend, "backend", "auto", "how the init container writes the rules: auto, nftables, iptables-nft, iptables-legacy or iptables")
@@ -65,6 +65,9 @@ func (o *injectFlags) register(f *pflag.FlagSet) {
 
 func (o *injectFlags) run(cmd *cobra.Command, args []string) error {
 	o.options.Version = version
+	if o.options.Image == "" {
+		o.options.Image = "localhost/meshctl:" + version
+	}
 	switch o.csi {
 	case "cert-manager":
 		o.options.Identity.CSI = inject.CertManagerCSI

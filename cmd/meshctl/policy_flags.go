@@ -24,7 +24,7 @@ func (p *policyFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&p.action, "detect-timeout-action", "open", "what becomes of an inbound connection that does not turn out to be HTTP: open (TCP, for whom the Server lets in), close, or one of them for some ports as in close=8080,9000-9100")
 	f.StringVar(&p.labels, "labels", "", "file with the pod's own labels, as the downward API writes it; read again when they change")
 	f.StringVar(&p.pod, "pod", "", "name of the Pod among the resources that this is; empty: the one with an address of this machine")
-	f.StringVar(&p.portNames, "port-names", "", "names of the pod's ports, as in http=8080,admin=9990, for Servers that name one")
+	f.StringVar(&p.portNames, "port-names", "", "names of the pod's ports, as in http=8080,admin=9990, for Servers and annotations that name one")
 }
 
 // linkerdTwins are variables of Linkerd's proxy, and of the downward API, that

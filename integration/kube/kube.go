@@ -94,6 +94,14 @@ func Start(t testing.TB) *API {
 	return a
 }
 
+// On has failures be those of a subtest until that ends.
+func (a *API) On(t testing.TB) *API {
+	before := a.t
+	a.t = t
+	t.Cleanup(func() { a.t = before })
+	return a
+}
+
 // Up starts the API server, after Down with all that it knew, on the same port.
 func (a *API) Up() {
 	a.t.Helper()

@@ -82,6 +82,10 @@ func (a *API) apply(o object) {
 		if err == nil {
 			return
 		}
+		if status := (errStatus{}); o.Kind == "Pod" && errors.As(err, &status) && status.code == http.StatusUnprocessableEntity && time.Now().Before(end) {
+			a.delete(o) // most of a pod's spec cannot be changed: another pod takes the name
+			continue
+		}
 		// A CustomResourceDefinition is served a moment after it is made; a pod's
 		// name is free a moment after it is deleted.
 		if status := (errStatus{}); !errors.As(err, &status) || status.code != http.StatusNotFound && status.code != http.StatusConflict || time.Now().After(end) {

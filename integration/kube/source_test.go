@@ -134,23 +134,23 @@ spec: {trafficPolicy: Deny, networks: [{cidr: 203.0.113.0/24}]}
 func TestTheAPI(t *testing.T) {
 	api := Start(t)
 	config := func(token string) kube.Config {
-		return kube.Config{Kubeconfig: api.Kubeconfig(token), Look: 200 * time.Millisecond, Cluster: cluster.Config{Namespace: "shop"}}
+		return kube.Config{Kubeconfig: api.Kubeconfig(token), Look: 200 * time.Millisecond, Retry: 300 * time.Millisecond, Cluster: cluster.Config{Namespace: "shop"}}
 	}
-	t.Run("a kind that is not there is watched when it comes, and forgotten when it goes", func(t *testing.T) { kindsComeAndGo(t, api, config(Admin)) })
+	t.Run("a kind that is not there is watched when it comes, and forgotten when it goes", func(t *testing.T) { kindsComeAndGo(t, api.On(t), config(Admin)) })
 	t.Run("says what the table says", func(t *testing.T) {
 		api.Apply(api.GatewayAPI())
 		api.Apply(Linkerd())
 		table.Run(t, table.Config{Within: time.Minute, Open: func(t *testing.T, namespace string) (discovery.Resolver, func(string)) {
 			cfg := config(Admin)
 			cfg.Cluster.Namespace = namespace
-			set := api.Set()
+			set := api.On(t).Set()
 			t.Cleanup(func() { set("") })
 			return watch(t, cfg).synced(t), set
 		}})
 	})
-	t.Run("an API server that is lost, and back", func(t *testing.T) { lostAndBack(t, api, config(Admin)) })
-	t.Run("rights", func(t *testing.T) { rights(t, api, config) })
-	t.Run("no API server from the start", func(t *testing.T) { without(t, api, config(Admin)) })
+	t.Run("an API server that is lost, and back", func(t *testing.T) { lostAndBack(t, api.On(t), config(Admin)) })
+	t.Run("rights", func(t *testing.T) { rights(t, api.On(t), config) })
+	t.Run("no API server from the start", func(t *testing.T) { without(t, api.On(t), config(Admin)) })
 }
 
 func kindsComeAndGo(t *testing.T, api *API, cfg kube.Config) {

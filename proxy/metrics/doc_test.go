@@ -96,7 +96,7 @@ var (
 func busy() *Metrics {
 	m := New(Config{
 		Kubernetes: func() Kubernetes { return Kubernetes{Synced: true, Objects: 1, Changes: 1} },
-		Version: "1", SkipPackets: func() []SkipCount { return []SkipCount{{Inbound, "r", 1}} },
+		Version:    "1", SkipPackets: func() []SkipCount { return []SkipCount{{Inbound, "r", 1}} },
 		Balancers:    func() []Balancer { return []Balancer{{Parent: shop, Backend: shop, Ready: 1}} },
 		Pools:        func() []Pool { return []Pool{{Direction: Outbound}} },
 		AccessLog:    func() (written, dropped uint64) { return 1, 1 },

@@ -17,11 +17,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Pauses between tries double from the first to the longest.
-const (
-	firstPause   = 800 * time.Millisecond
-	longestPause = 10 * time.Second
-)
+// firstPause is the pause after the first failure; it doubles up to Config.Retry.
+const firstPause = 800 * time.Millisecond
 
 // kindState is how it goes with the watch of one kind.
 type kindState struct {
@@ -49,7 +46,7 @@ func (s *Source) follow(ctx context.Context, k kind) {
 			again = firstPause
 		default:
 			s.failed(k, err)
-			pause, again = min(again, pause), 2*again
+			pause, again = min(again, s.cfg.Retry), 2*again
 		}
 		select {
 		case <-ctx.Done():
@@ -91,7 +88,7 @@ func (s *Source) watch(ctx context.Context, k kind) error {
 	}
 	cache.NewReflectorWithOptions(lw, k.object, &store{source: s, kind: k}, cache.ReflectorOptions{
 		Logger: &quiet, Name: "meshctl", TypeDescription: k.name,
-		Backoff: &wait.Backoff{Duration: firstPause, Cap: longestPause, Steps: 12, Factor: 2, Jitter: 1},
+		Backoff: &wait.Backoff{Duration: min(firstPause, s.cfg.Retry), Cap: s.cfg.Retry, Steps: 12, Factor: 2, Jitter: 1},
 	}).RunWithContext(ctx)
 	if cause := context.Cause(ctx); errors.As(cause, new(errAbsent)) {
 		return cause

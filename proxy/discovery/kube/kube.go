@@ -45,6 +45,8 @@ type Config struct {
 	// Pending. After that addresses are only themselves until there is one; 0: 3 s,
 	// negative: none.
 	Patience time.Duration
+	// Retry is the longest pause between tries to reach the API server; 0: 10 s.
+	Retry time.Duration
 	// Look is how often it is looked whether a kind that the API server does not
 	// have is there now; 0: 15 s.
 	Look time.Duration
@@ -87,6 +89,9 @@ func Open(cfg Config) (*Source, error) {
 	}
 	if cfg.Patience == 0 {
 		cfg.Patience = 3 * time.Second
+	}
+	if cfg.Retry <= 0 {
+		cfg.Retry = 10 * time.Second
 	}
 	if cfg.Look <= 0 {
 		cfg.Look = 15 * time.Second

@@ -55,6 +55,16 @@ func (l Leaf) write(dir string) error {
 			return errors.Join(err, os.RemoveAll(filepath.Join(dir, version)))
 		}
 	}
+	// The first time all three appear at once: until the link is turned, theirs lead
+	// nowhere.
+	for _, f := range files {
+		if _, err := os.Lstat(filepath.Join(dir, f.name)); !errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err := link(dir, f.name); err != nil {
+			return errors.Join(err, os.RemoveAll(filepath.Join(dir, version)))
+		}
+	}
 	before, _ := os.Readlink(filepath.Join(dir, current)) // none: the first time
 	if err := turn(dir, current, version); err != nil {
 		return errors.Join(err, os.RemoveAll(filepath.Join(dir, version)))
