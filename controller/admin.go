@@ -8,8 +8,8 @@ import (
 )
 
 // Admin answers /live, /ready and /metrics. ready says why the Server should not be
-// asked yet; nil: it may be.
-func (s *Server) Admin(ready func() error) http.Handler {
+// asked yet; nil: it may be. more, if set, writes further metrics.
+func (s *Server) Admin(ready func() error, more func(io.Writer)) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "live") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
@@ -28,6 +28,9 @@ func (s *Server) Admin(ready func() error) http.Handler {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		s.writeMetrics(w)
+		if more != nil {
+			more(w)
+		}
 	})
 	return mux
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -22,6 +23,8 @@ type Serving struct {
 	TLS *tls.Config
 	// Ready says why the Server should not be asked yet; nil: it may be.
 	Ready func() error
+	// More writes further metrics; nil: there are none.
+	More  func(io.Writer)
 	Grace time.Duration // how long streams have to end; 0: 5 s
 }
 
@@ -54,7 +57,7 @@ func (s *Server) Serve(ctx context.Context, c Serving, opened func([]net.Addr)) 
 		return err
 	}
 	g := s.NewGRPC()
-	admin := &http.Server{Handler: s.Admin(c.Ready), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	admin := &http.Server{Handler: s.Admin(c.Ready, c.More), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	failed := make(chan error, len(apis)+len(admins))
 	var serving sync.WaitGroup
 	var addrs []net.Addr

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/meshctl/meshctl/controller"
+	"github.com/meshctl/meshctl/controller/webhook"
 	"github.com/meshctl/meshctl/internal/listen"
 	"github.com/meshctl/meshctl/internal/ports"
 	"github.com/meshctl/meshctl/proxy"
@@ -35,6 +37,7 @@ type controllerFlags struct {
 	opaquePorts         string
 	insecure            bool
 	grace               time.Duration
+	webhook             webhookFlags
 	logLevel, logFormat string
 }
 
@@ -54,7 +57,7 @@ anchors and trust domain. --insecure serves plaintext, on loopback only.`,
 		Example: `  meshctl controller --kubernetes --identity-dir /var/run/identity
   meshctl controller --resources objects/ --insecure --listen 127.0.0.1:8086`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.ErrOrStderr()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.OutOrStdout(), cmd.ErrOrStderr()) },
 	}
 	c.register(cmd)
 	return cmd
@@ -74,6 +77,7 @@ func (c *controllerFlags) register(cmd *cobra.Command) {
 	f.StringVar(&c.opaquePorts, "opaque-ports", policy.DefaultOpaque().String(), "the default list of opaque ports; a leading + adds to it, empty means none")
 	f.BoolVar(&c.insecure, "insecure", false, "serve plaintext to anybody; --listen has to be on loopback then")
 	f.DurationVar(&c.grace, "shutdown-grace-period", 5*time.Second, "how long streams have to end")
+	c.webhook.register(f)
 	f.StringVar(&c.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&c.logFormat, "log-format", "plain", "plain or json")
 }
@@ -120,7 +124,7 @@ func (c *controllerFlags) check() (controller.Serving, error) {
 	return s, nil
 }
 
-func (c *controllerFlags) run(w io.Writer) error {
+func (c *controllerFlags) run(out, w io.Writer) error {
 	serving, err := c.check()
 	if err != nil {
 		return err
@@ -149,7 +153,16 @@ func (c *controllerFlags) run(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	hook, err := c.webhook.server(p.api, c.trustDomain, out, log)
+	if err != nil {
+		return err
+	}
 	serving.Ready = func() error {
+		if hook != nil {
+			if err := hook.cert.Ready(); err != nil {
+				return err
+			}
+		}
 		if source != nil {
 			if _, err := source.Current(); err != nil {
 				return err
@@ -160,10 +173,19 @@ func (c *controllerFlags) run(w io.Writer) error {
 	s := controller.New(controller.Config{Picture: p.picture, Synced: p.synced, Wire: wire.Config{Domain: c.domain}, Log: log})
 	var following sync.WaitGroup
 	following.Go(func() { p.follow(ctx, s.Changed) })
+	var hookErr error
+	if hook != nil {
+		serving.More = hook.handler.WriteMetrics
+		following.Go(func() {
+			if hookErr = hook.run(ctx, log); hookErr != nil {
+				cancel()
+			}
+		})
+	}
 	err = s.Serve(ctx, serving, func(addrs []net.Addr) { log.Info("controller ready", "listen", addrs, "admin", serving.AdminListen) })
 	cancel()
 	following.Wait()
-	return err
+	return cmp.Or(err, hookErr)
 }
 
 func (c *controllerFlags) identify(ctx context.Context, log *slog.Logger) (source identity.Source, err error) {
@@ -183,6 +205,7 @@ func (c *controllerFlags) identify(ctx context.Context, log *slog.Logger) (sourc
 type served struct {
 	picture controller.Picture
 	synced  <-chan struct{} // nil: it is whole
+	api     *webhook.API    // nil: there is none
 	ready   func() error
 	follow  func(context.Context, func(*discovery.Change))
 }
@@ -195,7 +218,12 @@ func (c *controllerFlags) picture(log *slog.Logger, cfg cluster.Config) (served,
 	if err != nil {
 		return served{}, inputError{err}
 	}
+	client, base, err := k.API()
+	if err != nil {
+		return served{}, inputError{err}
+	}
 	return served{
+		api:     &webhook.API{HTTP: client, Base: base},
 		picture: k, synced: k.Synced(), follow: k.Run,
 		ready: func() error {
 			select {

@@ -46,7 +46,8 @@ var floors = map[string]int{
 	"lint":      3,
 	"lint/live": 4,
 
-	"controller": 6,
+	"controller":         6,
+	"controller/webhook": 5,
 
 	"redirect":       3,
 	"rules":          2,
@@ -114,6 +115,9 @@ var arrows = []arrow{
 	{"cmd/meshctl", "proxy/message", "a request to explain"},
 	{"cmd/meshctl", "proxy/identity", "flags of the identity; meshctl identity"},
 	{"cmd/meshctl", "controller", "meshctl controller"},
+	{"cmd/meshctl", "controller/webhook", "the webhook of meshctl controller"},
+	{"controller/webhook", "inject", "what a pod gets"},
+	{"controller/webhook", "inject/patch", "decodes a pod, and carries the change"},
 	{"cmd/meshctl", "proxy/discovery/kube", "the API server that the controller watches"},
 	{"cmd/meshctl", "proxy/discovery/destination/wire", "the cluster's domain in the controller's answers"},
 	{"proxy", "proxy/discovery/destination", "asks a control plane"},
