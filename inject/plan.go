@@ -39,7 +39,11 @@ func (p *pod) plan(ns Namespace, o Options) (*plan, []Warning, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	warnings = append(append(warnings, more...), p.ends(s)...)
+	ends, err := p.ends(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	warnings = slices.Concat(warnings, more, ends)
 	return pl, append(warnings, pl.warnings()...), nil
 }
 

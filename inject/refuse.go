@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/meshctl/meshctl/inject/patch"
+	"github.com/meshctl/meshctl/internal/annotation"
 )
 
 // InjectKey is the annotation of pods and namespaces that says whether they are
@@ -114,7 +115,7 @@ func (s *settings) portName(port int32) string {
 }
 
 // ends compares the proxy's times with the pod's.
-func (p *pod) ends(s *settings) []Warning {
+func (p *pod) ends(s *settings) ([]Warning, error) {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	if p.Spec.TerminationGracePeriodSeconds != nil {
 		grace = *p.Spec.TerminationGracePeriodSeconds
@@ -123,10 +124,15 @@ func (p *pod) ends(s *settings) []Warning {
 	if s.shutdownGrace > 0 && s.shutdownGrace.Seconds() > float64(grace) {
 		out = append(out, Warning{"/spec", fmt.Sprintf("the proxy may drain for %v, but the pod is killed after %d s: raise terminationGracePeriodSeconds", s.shutdownGrace, grace)})
 	}
-	if s.waitBeforeExit >= grace && s.waitBeforeExit > 0 {
-		out = append(out, Warning{"/spec", fmt.Sprintf("the proxy waits %d s before it drains, but the pod is killed after %d s: raise terminationGracePeriodSeconds", s.waitBeforeExit, grace)})
+	if s.waitBeforeExit > 0 && s.waitBeforeExit >= grace { // which the API server refuses
+		k := annotation.AlphaPrefix + "proxy-wait-before-exit-seconds"
+		return nil, &Problem{
+			Pointer: annotationPointer(k),
+			Text:    fmt.Sprintf("annotation %s: the proxy would wait %d s, and the pod is killed after %d s", k, s.waitBeforeExit, grace),
+			Do:      "lower it, or raise terminationGracePeriodSeconds",
+		}
 	}
-	return out
+	return out, nil
 }
 
 // ours reports whether a container is one that inject made.
