@@ -251,6 +251,8 @@ func (c *Client) look(ctx context.Context) {
 	for {
 		state := c.conn.GetState()
 		switch state {
+		case connectivity.Shutdown:
+			return
 		case connectivity.Ready:
 			if !c.up.Swap(true) {
 				c.cfg.Log.Info("destination service connected")
