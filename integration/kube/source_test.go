@@ -150,6 +150,7 @@ func TestTheAPI(t *testing.T) {
 	})
 	t.Run("an API server that is lost, and back", func(t *testing.T) { lostAndBack(t, api.On(t), config(Admin)) })
 	t.Run("rights", func(t *testing.T) { rights(t, api.On(t), config) })
+	t.Run("explain, check and proxy", func(t *testing.T) { program(t, api.On(t)) })
 	t.Run("no API server from the start", func(t *testing.T) { without(t, api.On(t), config(Admin)) })
 }
 
