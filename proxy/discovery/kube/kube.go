@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -199,6 +200,7 @@ func (s *Source) apply(ctx context.Context, changed func(*discovery.Change)) {
 		if first {
 			s.cfg.Log.Info("the picture of the cluster is whole", "api", s.client.host, "objects", s.live.Len(), "took", time.Since(s.since).Round(time.Millisecond))
 			close(s.synced)
+			debug.FreeOSMemory() // what the lists were read with, several times the picture
 		}
 		s.rest(ctx, time.Since(began))
 	}

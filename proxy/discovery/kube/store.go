@@ -17,6 +17,45 @@ import (
 type store struct {
 	source *Source
 	kind   kind
+	// words are names that many objects share, such as those of nodes. Only the
+	// Reflector's goroutine uses them.
+	words map[string]string
+}
+
+// wordsAtMost bounds them; then they are forgotten, and collected anew.
+const wordsAtMost = 10_000
+
+// once makes equal texts be one text.
+func (st *store) once(texts ...*string) {
+	for _, text := range texts {
+		if w, ok := st.words[*text]; ok {
+			*text = w
+			continue
+		}
+		if st.words == nil || len(st.words) >= wordsAtMost {
+			st.words = map[string]string{}
+		}
+		st.words[*text] = *text
+	}
+}
+
+// share does so for what a picture has most of.
+func (st *store) share(o *cluster.Objects) {
+	for _, sl := range o.Slices {
+		st.once(&sl.Namespace)
+		for i := range sl.Endpoints {
+			st.once(&sl.Endpoints[i].Node, &sl.Endpoints[i].Zone)
+		}
+		for i := range sl.Ports {
+			st.once(&sl.Ports[i].Name)
+		}
+	}
+	for _, p := range o.Pods {
+		st.once(&p.Namespace, &p.Node)
+	}
+	for _, s := range o.Services {
+		st.once(&s.Namespace)
+	}
 }
 
 // entry is an object that has been read.
@@ -95,6 +134,7 @@ func (st *store) entry(o any) (*entry, error) {
 	e.item.Key = cluster.Key{Kind: st.kind.name, Namespace: m.GetNamespace(), Name: m.GetName()}
 	var problems []file.Problem
 	e.item.Objects, problems = file.Object(st.kind.name, m.GetNamespace(), m.GetName(), given)
+	st.share(&e.item.Objects)
 	e.keep = slices.ContainsFunc(problems, file.Problem.Breaks)
 	st.source.tell(problems)
 	return e, nil
