@@ -20,6 +20,9 @@ type Connection struct {
 	BytesIn                             uint64 `json:"bytes_in"`
 	BytesOut                            uint64 `json:"bytes_out"`
 	Service, Declared, Endpoint         string
+	TLS                                 string
+	ClientID                            string `json:"client_id"`
+	ServerID                            string `json:"server_id"`
 }
 
 // Connections returns the open connections.

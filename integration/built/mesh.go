@@ -19,10 +19,29 @@ import (
 // App is the user that applications of a Mesh run as: neither root nor the proxy.
 var App = lab.Owner{UID: 1000, GID: 1000}
 
+// UID is the user that proxies of a Mesh run as: one of this test run alone, so
+// that nobody who ends proxies by their usual user ends these.
+func UID() int { return 20000 + os.Getpid()%10000 }
+
 // Mesh runs `meshctl redirect --netns POD -- FLAGS` with the rules for a whole
 // pod and returns the proxy once it is ready. Its addresses are those of the
 // pod's namespace. It ends with the test.
 func Mesh(t testing.TB, program string, n *lab.Net, flags ...string) *Proxy {
+	t.Helper()
+	return Redirected(t, program, n.Pod, nil, flags...)
+}
+
+// Redirected is Mesh for any namespace, with flags of the redirect too.
+func Redirected(t testing.TB, program string, pod *lab.Namespace, redirect []string, flags ...string) *Proxy {
+	t.Helper()
+	p := RedirectedSoon(t, program, pod, redirect, flags...)
+	p.awaitReady(t)
+	return p
+}
+
+// RedirectedSoon is Redirected without the wait: the proxy may have reasons not to
+// get ready.
+func RedirectedSoon(t testing.TB, program string, pod *lab.Namespace, redirect []string, flags ...string) *Proxy {
 	t.Helper()
 	local := netip.MustParseAddr("127.0.0.1")
 	p := &Proxy{
@@ -32,17 +51,14 @@ func Mesh(t testing.TB, program string, n *lab.Net, flags ...string) *Proxy {
 	p.http = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
-			return n.Pod.Dial(App, netip.AddrPort{}, p.Admin, time.Second)
+			return pod.Dial(App, netip.AddrPort{}, p.Admin, time.Second)
 		},
 	}}
-	// A user of this test run alone, so that nobody who ends proxies by their usual
-	// user ends this one.
-	uid := strconv.Itoa(20000 + os.Getpid()%10000)
-	cmd := exec.Command("/bin/sh", append([]string{"-c", `log=$1; shift; exec "$@" 2>"$log"`, "sh", p.log, program,
-		"redirect", "--netns", n.Pod.Path(), "--proxy-uid", uid, "--"}, flags...)...)
+	args := append([]string{"-c", `log=$1; shift; exec "$@" 2>"$log"`, "sh", p.log, program,
+		"redirect", "--netns", pod.Path(), "--proxy-uid", strconv.Itoa(UID())}, redirect...)
+	cmd := exec.Command("/bin/sh", append(append(args, "--"), flags...)...)
 	cmd.Env = lab.Environ()
 	p.Process = servers.Start(t, cmd)
-	p.awaitReady(t)
 	return p
 }
 
