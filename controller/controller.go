@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	"github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
@@ -21,6 +22,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
 	"github.com/meshctl/meshctl/proxy/discovery/destination/wire"
+	"github.com/meshctl/meshctl/proxy/policy"
 )
 
 // Picture is what is served. It is made with cluster.Config.Everyone.
@@ -34,6 +36,8 @@ type Config struct {
 	Picture Picture
 	// Synced is closed once the picture is whole: who asks before waits. Nil: it is.
 	Synced <-chan struct{}
+	// Policy says who may call where nothing else does; its Pod is left empty.
+	Policy policy.Config
 	// Wire says how Services are named.
 	Wire wire.Config
 	Log  *slog.Logger // nil: none
@@ -73,6 +77,7 @@ func (s *Server) NewGRPC(opts ...grpc.ServerOption) *grpc.Server {
 	}, opts...)...)
 	destination.RegisterDestinationServer(g, destinationAPI{s: s})
 	outbound.RegisterOutboundPoliciesServer(g, outboundAPI{s: s})
+	inbound.RegisterInboundServerPoliciesServer(g, inboundAPI{s: s})
 	return g
 }
 

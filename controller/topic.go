@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	"github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/protobuf/proto"
 
@@ -22,12 +23,13 @@ const (
 	askMembers kind = iota // the endpoints of a Service's port
 	askProfile
 	askPolicy
+	askInbound
 	kinds
 )
 
 // String is the method, for metrics.
 func (k kind) String() string {
-	return [...]string{"Get", "GetProfile", "Watch"}[k]
+	return [...]string{"Get", "GetProfile", "Watch", "WatchPort"}[k]
 }
 
 // key is one question. Profile and policy are answered together: dst is set. For
@@ -35,9 +37,10 @@ func (k kind) String() string {
 type key struct {
 	dst             netip.AddrPort
 	from            string // the namespace of the client; empty where it does not matter
-	namespace, name string
+	namespace, name string // of a Service; of a pod, if inbound
 	port            uint16
 	v6              bool
+	inbound         bool
 }
 
 // answer never changes.
@@ -47,6 +50,8 @@ type answer struct {
 	policy  *outbound.OutboundPolicy
 
 	members wire.Endpoints
+
+	inbound *inbound.Server // nil: no such pod
 }
 
 // topic is a question that somebody asks, and its answer now.
@@ -75,6 +80,9 @@ func (t *topic) touched(c *discovery.Change) bool {
 	switch {
 	case t.now == nil: // it is being computed, maybe from the picture before
 		return true
+	case t.inbound:
+		_, pod := c.Pods[t.namespace+"/"+t.name]
+		return c.All || c.Policies || pod
 	case t.dst.IsValid():
 		return c.Touches(t.dst, &t.now.view)
 	default:
@@ -88,9 +96,12 @@ func (t *topic) compute(s *cluster.Snapshot) {
 	defer t.mu.Unlock()
 	t.hub.server.worked.Add(1)
 	var a *answer
-	if t.dst.IsValid() {
+	switch {
+	case t.inbound:
+		a = t.mayCall(s)
+	case t.dst.IsValid():
 		a = t.lookUp(s)
-	} else {
+	default:
 		a = t.list(s)
 	}
 	if t.now != nil && t.same(a) {
@@ -103,7 +114,7 @@ func (t *topic) compute(s *cluster.Snapshot) {
 }
 
 func (t *topic) same(a *answer) bool {
-	return proto.Equal(t.now.profile, a.profile) && proto.Equal(t.now.policy, a.policy) &&
+	return proto.Equal(t.now.inbound, a.inbound) && proto.Equal(t.now.profile, a.profile) && proto.Equal(t.now.policy, a.policy) &&
 		t.now.members.Exists == a.members.Exists && slices.Equal(t.now.members.List, a.members.List)
 }
 

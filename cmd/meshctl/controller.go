@@ -36,6 +36,7 @@ type controllerFlags struct {
 	trustDomain, domain string
 	opaquePorts         string
 	insecure            bool
+	byDefault           string
 	grace               time.Duration
 	webhook             webhookFlags
 	logLevel, logFormat string
@@ -46,8 +47,8 @@ func newControllerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Serve Linkerd's destination and policy APIs to proxies",
-		Long: `Serve io.linkerd.proxy.destination and io.linkerd.proxy.outbound from what a
-Kubernetes API server says, or files: "meshctl proxy --destination" asks them, and
+		Long: `Serve io.linkerd.proxy.destination, .outbound and .inbound from what a Kubernetes
+API server says, or files: "meshctl proxy --destination" asks them, and
 so can Linkerd's proxies. Any number of replicas may run; each serves what it
 sees, and there is no leader.
 
@@ -75,6 +76,7 @@ func (c *controllerFlags) register(cmd *cobra.Command) {
 	f.StringVar(&c.trustDomain, "identity-trust-domain", cluster.DefaultTrustDomain, "what the identities of meshed pods, and of callers, end in")
 	f.StringVar(&c.domain, "cluster-domain", "cluster.local", "what the names of Services end in")
 	f.StringVar(&c.opaquePorts, "opaque-ports", policy.DefaultOpaque().String(), "the default list of opaque ports; a leading + adds to it, empty means none")
+	f.StringVar(&c.byDefault, "default-inbound-policy", "all-unauthenticated", "who may call ports that no Server selects, where no annotation says it")
 	f.BoolVar(&c.insecure, "insecure", false, "serve plaintext to anybody; --listen has to be on loopback then")
 	f.DurationVar(&c.grace, "shutdown-grace-period", 5*time.Second, "how long streams have to end")
 	c.webhook.register(f)
@@ -137,6 +139,10 @@ func (c *controllerFlags) run(out, w io.Writer) error {
 	if err != nil {
 		return usagef("--opaque-ports: %w", err)
 	}
+	byDefault, err := policy.ParseDefault(c.byDefault)
+	if err != nil {
+		return usagef("--default-inbound-policy: %w", err)
+	}
 	signaled, _, stop := signals()
 	defer stop()
 	ctx, cancel := context.WithCancel(signaled)
@@ -170,7 +176,8 @@ func (c *controllerFlags) run(out, w io.Writer) error {
 		}
 		return p.ready()
 	}
-	s := controller.New(controller.Config{Picture: p.picture, Synced: p.synced, Wire: wire.Config{Domain: c.domain}, Log: log})
+	s := controller.New(controller.Config{Picture: p.picture, Synced: p.synced, Wire: wire.Config{Domain: c.domain}, Log: log,
+		Policy: policy.Config{Default: byDefault, TrustDomain: c.trustDomain}})
 	var following sync.WaitGroup
 	following.Go(func() { p.follow(ctx, s.Changed) })
 	var hookErr error

@@ -212,6 +212,8 @@ var arrows = []arrow{
 	{"controller", "proxy/discovery", "which answers a change touches"},
 	{"controller", "proxy/discovery/cluster", "serves what a picture says"},
 	{"controller", "proxy/discovery/destination/wire", "writes the messages of the API"},
+	{"controller", "proxy/policy", "who may call a pod"},
+	{"proxy/discovery/destination/wire", "proxy/policy", "who may call, in the API's words"},
 	{"controller", "proxy/identity", "its certificate, and who may ask"},
 	{"proxy/discovery/table", "proxy/discovery", "one table of tests for every Source"},
 	{"proxy/discovery/table", "proxy/message", "requests that the table asks about"},
