@@ -77,7 +77,7 @@ func TestGoldenChart(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		golden(t, c.golden, "# Written by `make chart` from deploy/chart.\n"+got)
+		golden(t, c.golden, "---\n# Written by `make chart` from deploy/chart.\n"+strings.TrimPrefix(got, "---\n"))
 	}
 }
 
@@ -89,13 +89,16 @@ func TestGoldenDefinitionsOfTheBase(t *testing.T) {
 	}
 	slices.Sort(files)
 	var b strings.Builder
-	b.WriteString("# Written by `make chart` from deploy/chart/crds.\n")
-	for _, name := range files {
+	b.WriteString("---\n# Written by `make chart` from deploy/chart/crds.\n")
+	for i, name := range files {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.WriteString("---\n" + string(text))
+		if i > 0 {
+			b.WriteString("---\n")
+		}
+		b.Write(text)
 	}
 	golden(t, "base/crds.yaml", b.String())
 }
