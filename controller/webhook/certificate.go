@@ -27,7 +27,10 @@ type Certificate struct {
 	Trust func(ctx context.Context, bundle []byte) error
 	// Again is how often it is looked whether it is still trusted; 0: a minute.
 	Again time.Duration
-	Log   *slog.Logger
+	// Settle is how long the API server may take to notice what it has been told: so
+	// long a new certificate is not used if there is another; 0: 10 s.
+	Settle time.Duration
+	Log    *slog.Logger
 
 	current atomic.Pointer[tls.Certificate]
 }
@@ -54,8 +57,12 @@ func (c *Certificate) Run(ctx context.Context) {
 	if c.Again <= 0 {
 		c.Again = time.Minute
 	}
+	if c.Settle <= 0 {
+		c.Settle = 10 * time.Second
+	}
 	pause := time.Second
 	var next *tls.Certificate
+	var told time.Time // since when the API server knows next
 	for {
 		now := c.current.Load()
 		if next == nil && (now == nil || time.Until(now.Leaf.NotAfter) < c.Life/3) {
@@ -70,9 +77,16 @@ func (c *Certificate) Run(ctx context.Context) {
 			wait, pause = pause, min(2*pause, time.Minute)
 		} else if err == nil {
 			pause = time.Second
-			if next != nil {
+			if next != nil && told.IsZero() {
+				told = time.Now()
+			}
+			switch left := c.Settle - time.Since(told); {
+			case next == nil:
+			case now != nil && left > 0:
+				wait = min(wait, left)
+			default:
 				c.current.Store(next)
-				next = nil
+				next, told = nil, time.Time{}
 			}
 		}
 		t := time.NewTimer(wait)

