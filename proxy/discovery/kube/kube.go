@@ -202,7 +202,9 @@ func (s *Source) apply(ctx context.Context, changed func(*discovery.Change)) {
 			close(s.synced)
 			debug.FreeOSMemory() // what the lists were read with, several times the picture
 		}
-		s.rest(ctx, time.Since(began))
+		if change.All {
+			s.rest(ctx, time.Since(began))
+		}
 	}
 }
 
@@ -215,12 +217,9 @@ func (s *Source) giveUp(changed func(*discovery.Change)) {
 	changed(&discovery.Change{All: true})
 }
 
-// rest bounds what changes cost: after a big one it waits ten times as long as
-// that took, at most two seconds.
+// rest bounds what new pictures cost: it waits ten times as long as one took, at
+// most two seconds.
 func (s *Source) rest(ctx context.Context, took time.Duration) {
-	if took < 5*time.Millisecond {
-		return
-	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(min(10*took, 2*time.Second)):
