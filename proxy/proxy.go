@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/meshctl/meshctl/internal/footprint"
 	"github.com/meshctl/meshctl/internal/listen"
 	"github.com/meshctl/meshctl/internal/ports"
 	"github.com/meshctl/meshctl/proxy/accesslog"
@@ -33,6 +34,9 @@ import (
 
 // sweepMetrics is how often series that nothing uses are dropped.
 const sweepMetrics = time.Minute
+
+// settledAfter is when the start is over.
+const settledAfter = 2 * time.Second
 
 // Proxy is a proxy whose listeners are open. Run serves them.
 type Proxy struct {
@@ -234,10 +238,16 @@ func (p *Proxy) Run(ctx context.Context, now <-chan struct{}) error {
 func (p *Proxy) serve(ctx context.Context, now <-chan struct{}, failed <-chan error) error {
 	sweep := time.NewTicker(sweepMetrics)
 	defer sweep.Stop()
+	settled := time.NewTimer(settledAfter)
+	defer settled.Stop()
 	for {
 		select {
 		case t := <-sweep.C:
 			p.metrics.Sweep(t)
+			p.trim()
+			continue
+		case <-settled.C:
+			p.trim()
 			continue
 		case err := <-failed:
 			return err
@@ -246,6 +256,13 @@ func (p *Proxy) serve(ctx context.Context, now <-chan struct{}, failed <-chan er
 		}
 		p.drain(now)
 		return nil
+	}
+}
+
+// trim gives back what the start needed, or a scrape in the last minute.
+func (p *Proxy) trim() {
+	if err := footprint.Trim(); err != nil {
+		p.cfg.Log.Debug("what is not needed stays in memory", "err", err)
 	}
 }
 

@@ -60,6 +60,7 @@ var floors = map[string]int{
 
 	"internal/ports":      0,
 	"internal/annotation": 1,
+	"internal/footprint":  1,
 	"internal/listen":     1,
 	"internal/knownports": 2,
 	"internal/demo":       4,
@@ -149,6 +150,7 @@ var arrows = []arrow{
 	{"proxy", "proxy/detect", "makes the memory that both directions share"},
 	{"proxy", "proxy/conn", "makes the loops and the listeners"},
 	{"proxy", "proxy/identity", "has the certificate followed, and waits for it"},
+	{"proxy", "internal/footprint", "gives back what only the start needed"},
 	{"proxy", "internal/listen", "listeners opened here or inherited"},
 	{"proxy", "internal/ports", "port sets are part of a Config"},
 	{"proxy/inbound", "proxy/forward", "answers with a Route"},
