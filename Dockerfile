@@ -11,7 +11,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=dev
-RUN CGO_ENABLED=0 GOTOOLCHAIN=local go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=${VERSION}" -o /out/meshctl ./cmd/meshctl
+RUN CGO_ENABLED=0 GOTOOLCHAIN=local go build -tags grpcnotrace -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=${VERSION}" -o /out/meshctl ./cmd/meshctl
 # In the permitted set only (`=p`, no `e`): so one image serves as an init container
 # that runs as a non-root user with NET_ADMIN added, and as a sidecar with every
 # capability dropped, where `+ep` would make exec fail.

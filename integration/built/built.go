@@ -31,7 +31,7 @@ func Compile() (program string, remove func(), err error) {
 		return "", nil, fmt.Errorf("opening the program's folder: %w", err)
 	}
 	program = filepath.Join(dir, "meshctl")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", program, "github.com/meshctl/meshctl/cmd/meshctl")
+	build := exec.Command("go", "build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-o", program, "github.com/meshctl/meshctl/cmd/meshctl")
 	build.Env = append(lab.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		remove()
