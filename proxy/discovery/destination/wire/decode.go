@@ -45,6 +45,9 @@ func (r Reader) Plan(to netip.AddrPort, profile *dst.DestinationProfile, policy 
 	} else {
 		err = r.foreign(p, to, profile, policy)
 	}
+	if err != nil { // half of a table is none
+		p.view.Table, p.view.Backends, p.others = nil, nil, nil
+	}
 	p.view.Refused = refusal(p.view.Kind, policy)
 	r.members(p, to, profile)
 	return p, err
