@@ -71,7 +71,6 @@ func (r Reader) own(p *Plan, o *own) (err error) {
 		return err
 	}
 	if len(v.Table.Backends) != len(o.Backends)+1 {
-		v.Table = nil
 		return fmt.Errorf("%d backends are described, the routes have %d", len(o.Backends), len(v.Table.Backends)-1)
 	}
 	v.Backends = []discovery.Backend{{}} // see members
