@@ -205,3 +205,16 @@ type stuckless struct{}
 
 // Write takes b.
 func (*stuckless) Write(b []byte) (int, error) { return len(b), nil }
+
+// What mTLS told of the peer is in the objects; the Apache format has no place for
+// it.
+func TestObjectsNameThePeer(t *testing.T) {
+	e, c := exchanged(), connected()
+	e.Peer, c.Peer = Peer{TLS: "true", ServerID: "db.shop"}, Peer{TLS: "true", ClientID: "web.shop"}
+	text := written(JSON, func(ln *Lane) { ln.Exchange(e); ln.Connection(c) })
+	for _, want := range []string{`"route":"HTTPRoute shop/r","retries":1,"tls":"true","server_id":"db.shop"}`, `"service":"shop/db:3306","tls":"true","client_id":"web.shop","error":"ECONNRESET"}`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is not in %s", want, text)
+		}
+	}
+}

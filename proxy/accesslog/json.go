@@ -42,6 +42,12 @@ func (o *object) addr(k string, a netip.AddrPort) {
 	}
 }
 
+func (o *object) peer(p Peer) {
+	o.string("tls", p.TLS)
+	o.string("client_id", p.ClientID)
+	o.string("server_id", p.ServerID)
+}
+
 func (o *object) begin(at time.Time, direction string, client, target, endpoint netip.AddrPort) {
 	o.b = append(o.b, '{')
 	o.key("time")
@@ -84,6 +90,7 @@ func (e *Exchange) json(b []byte) []byte {
 	if e.Retries > 0 {
 		o.number("retries", int64(e.Retries))
 	}
+	o.peer(e.Peer)
 	o.string("error", e.Error)
 	return append(o.b, '}')
 }
@@ -97,6 +104,7 @@ func (c *Connection) json(b []byte) []byte {
 	o.number("bytes_out", int64(c.BytesOut))
 	o.number("took_us", c.Took.Microseconds())
 	o.string("service", c.Service)
+	o.peer(c.Peer)
 	o.string("error", c.Error)
 	return append(o.b, '}')
 }

@@ -26,7 +26,15 @@ type Exchange struct {
 	BytesIn, BytesOut int64  // of the bodies; -1: not known
 	Service, Route    string
 	Retries           int
+	Peer              Peer
 	Error             string // why the proxy answered, or the exchange was cut
+}
+
+// Peer is what mTLS told of the other proxy; empty where there is no mesh.
+type Peer struct {
+	TLS      string // "true", or why not in the words of the metrics: no_identity, opaque
+	ClientID string // inbound
+	ServerID string // outbound
 }
 
 // Connection is a TCP connection that was relayed without looking at requests.
@@ -39,6 +47,7 @@ type Connection struct {
 	Protocol, Reason  string
 	Service           string
 	BytesIn, BytesOut uint64
+	Peer              Peer
 	Error             string
 }
 

@@ -71,13 +71,3 @@ func accept4(fd int) (int, netip.AddrPort, syscall.Errno) {
 	return int(n), addrPort(&sa), 0
 }
 
-// PeerAddr returns the remote end of fd.
-func PeerAddr(fd int) (netip.AddrPort, error) {
-	var sa unix.RawSockaddrInet6
-	size := uint32(unsafe.Sizeof(sa))
-	_, _, e := unix.RawSyscall(unix.SYS_GETPEERNAME, uintptr(fd), uintptr(unsafe.Pointer(&sa)), uintptr(unsafe.Pointer(&size)))
-	if e != 0 {
-		return netip.AddrPort{}, e
-	}
-	return addrPort(&sa), nil
-}

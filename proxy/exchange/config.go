@@ -12,7 +12,6 @@
 package exchange
 
 import (
-	"net/netip"
 	"time"
 
 	"github.com/meshctl/meshctl/proxy/h1"
@@ -68,16 +67,16 @@ type Recorder interface {
 
 // Result is how an exchange ended.
 type Result struct {
-	Method     []byte         // of the request; valid during the call
-	Request    *message.Head  // as it came; valid during the call
-	Route      *route.Action  // that it came under; nil: none
-	Endpoint   netip.AddrPort // that was tried last; none: zero
-	BytesIn    int64          // of the request's body, or of the tunnel
-	BytesOut   int64          // of the response's
-	OverBudget bool           // it would have been sent again, had the budget not been used up
-	Status     int            // sent to the client; 0: none was
-	GRPC       bool           // the response is gRPC by its content type
-	GRPCStatus int            // -1: missing, or not gRPC
+	Method     []byte        // of the request; valid during the call
+	Request    *message.Head // as it came; valid during the call
+	Route      *route.Action // that it came under; nil: none
+	Endpoint   Endpoint      // that was tried last; none: zero
+	BytesIn    int64         // of the request's body, or of the tunnel
+	BytesOut   int64         // of the response's
+	OverBudget bool          // it would have been sent again, had the budget not been used up
+	Status     int           // sent to the client; 0: none was
+	GRPC       bool          // the response is gRPC by its content type
+	GRPCStatus int           // -1: missing, or not gRPC
 	HasLatency bool
 	Latency    time.Duration // from the request's head to the first byte of the response's body, or to its end
 	Total      time.Duration

@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"net/netip"
 	"time"
 
 	"github.com/meshctl/meshctl/proxy/balance"
@@ -173,9 +172,9 @@ func (x *Exchange) end(f Failure, aborted bool) {
 	was := x.phase
 	x.phase = ended
 	ln.loop.Cancel(&x.timer)
-	var to netip.AddrPort
+	var to Endpoint
 	if x.endpoint != nil {
-		to = x.endpoint.Value.Addr
+		to = x.endpoint.Value
 		x.left()
 	}
 	switch {

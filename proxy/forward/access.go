@@ -12,6 +12,7 @@ import (
 	"github.com/meshctl/meshctl/proxy/exchange"
 	"github.com/meshctl/meshctl/proxy/l4"
 	"github.com/meshctl/meshctl/proxy/l7"
+	"github.com/meshctl/meshctl/proxy/metrics"
 	"github.com/meshctl/meshctl/proxy/protocol"
 )
 
@@ -68,7 +69,8 @@ func (fl *flow) logExchange(r *exchange.Result, failure string) {
 	if r.HasLatency {
 		e.Latency = r.Latency
 	}
-	e.Endpoint, e.Retries = r.Endpoint, r.Retries
+	e.Endpoint, e.Retries = r.Endpoint.Addr, r.Retries
+	e.Peer = fl.peerOf(r.Endpoint)
 	if e.Error = failure; r.Aborted && failure == "" {
 		e.Error = l7.ErrAborted
 	}
@@ -98,12 +100,29 @@ func (fl *flow) logObserved(r *l7.Response) {
 		e.Latency = r.Latency
 	}
 	e.Endpoint, e.Error = fl.to, r.Err
+	e.Peer = fl.peerOf(exchange.Endpoint{})
+	if fl.hasPlace {
+		e.Peer = fl.peerOf(fl.place.Endpoint())
+	}
 	if d := r.Detail; d != nil {
 		e.Path, e.TraceParent = d.Path, d.TraceParent
 	}
 	a.lines.Exchange(e)
 	*e = accesslog.Exchange{}
 	a.soon(fl.lane.loop)
+}
+
+// peerOf is what mTLS told of the client or, outbound, of the endpoint.
+func (fl *flow) peerOf(to exchange.Endpoint) accesslog.Peer {
+	f := fl.lane.forwarder
+	if f.cfg.Mesh == nil {
+		return accesslog.Peer{}
+	}
+	l := fl.clientTLS()
+	if f.direction == metrics.Outbound {
+		l = f.serverTLS(to)
+	}
+	return accesslog.Peer{TLS: l.TLS, ClientID: l.ClientID, ServerID: l.ServerID}
 }
 
 func (fl *flow) newExchange(took time.Duration) *accesslog.Exchange {
@@ -132,6 +151,10 @@ func (fl *flow) logConnection(took time.Duration, err syscall.Errno) {
 	}
 	if fl.to != (netip.AddrPort{}) {
 		c.Endpoint = fl.to
+	}
+	c.Peer = fl.peerOf(exchange.Endpoint{})
+	if fl.hasPlace {
+		c.Peer = fl.peerOf(fl.place.Endpoint())
 	}
 	if err != 0 {
 		c.Error = errnoName(err)

@@ -140,12 +140,8 @@ func (fl *flow) countServed() {
 // dialed counts the connections that exchanges open to their endpoints.
 func (f *Forwarder) dialed(ln *lane) func(sock *conn.Socket, to exchange.Endpoint) (closed func()) {
 	return func(sock *conn.Socket, end exchange.Endpoint) func() {
-		to, err := conn.PeerAddr(sock.FD())
-		if err != nil {
-			return func() {}
-		}
 		conn.Keepalive(sock.FD())
-		count := f.metrics.TCP(f.direction, metrics.Dst, metrics.Destination{Addr: to}, f.serverTLS(end))
+		count := f.metrics.TCP(f.direction, metrics.Dst, metrics.Destination{Addr: end.Addr}, f.serverTLS(end))
 		count.Open()
 		return closed(count, sock, ln.loop.Now())
 	}
