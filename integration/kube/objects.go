@@ -108,9 +108,21 @@ func (a *API) Delete(text string) {
 
 func (a *API) delete(o object) {
 	a.t.Helper()
-	err := a.try(http.MethodDelete, o.path()+"?gracePeriodSeconds=0", "", nil)
-	if status := (errStatus{}); err != nil && (!errors.As(err, &status) || status.code != http.StatusNotFound) {
-		a.t.Fatalf("deleting %s %s: %v", o.Kind, o.Metadata.Name, err)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		err := a.try(http.MethodDelete, o.path()+"?gracePeriodSeconds=0", "", nil)
+		status := (errStatus{})
+		switch {
+		case errors.As(err, &status) && status.code == http.StatusNotFound:
+			return
+		case err != nil:
+			a.t.Fatalf("deleting %s %s: %v", o.Kind, o.Metadata.Name, err)
+		case o.Kind != "CustomResourceDefinition":
+			return
+		case time.Now().After(end):
+			a.t.Fatalf("%s %s does not go", o.Kind, o.Metadata.Name)
+		}
+		// It goes once its objects are gone; who applies it before that has it go with
+		// the new text.
 	}
 }
 

@@ -121,6 +121,7 @@ func busy() *Metrics {
 	m.TCPError(Inbound, "i/o")
 	m.TCPError(Outbound, "i/o")
 	m.EarlyDial(Outbound, "timeout")
+	m.TransportHeader("http/2", 8080, "n", "c")
 	m.Refused(Inbound, "own_listener")
 	m.AcceptError("EMFILE")
 	m.ObserverLost(protocol.HTTP1, "limit")
