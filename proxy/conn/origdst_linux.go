@@ -70,4 +70,3 @@ func accept4(fd int) (int, netip.AddrPort, syscall.Errno) {
 	}
 	return int(n), addrPort(&sa), 0
 }
-
