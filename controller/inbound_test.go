@@ -91,7 +91,7 @@ func TestWhoMayCallIsToldAndFollowed(t *testing.T) {
 	const local = "; default localhost /8-0 /128-0"
 	for _, step := range []struct{ objects, want string }{
 		{pod, "default/all-unauthenticated detect 10s routes 1" + local + "; default all-unauthenticated /0-0 /0-0"},
-		{pod + served, "server/web http/1 routes 1" + local + "; authorizationpolicy clients /8-1 one.other.serviceaccount.identity.linkerd.cluster.local *.shop.serviceaccount.identity.linkerd.cluster.local"},
+		{pod + served, "server/web http/1 routes 2" + local + "; authorizationpolicy clients /8-1 one.other.serviceaccount.identity.linkerd.cluster.local *.shop.serviceaccount.identity.linkerd.cluster.local"},
 		{fmt.Sprintf(podWeb, ", annotations: {config.linkerd.io/default-inbound-policy: cluster-authenticated}"),
 			"default/cluster-authenticated detect 10s routes 2" + local + "; default cluster-authenticated /8-0 /10-0 /12-0 /16-0 /8-0 *."},
 		{fmt.Sprintf(podWeb, ", annotations: {config.linkerd.io/default-inbound-policy: deny}"), "default/deny detect 10s routes 2" + local},

@@ -84,17 +84,17 @@ func Compile(cfg Config, objects Objects) *Table {
 	for _, a := range []Action{Open, Close} {
 		t.rest[a] = c.uncovered(a, nil)
 	}
+	probes := map[uint16][]string{}
+	for _, p := range cfg.Pod.Probes {
+		probes[p.Port] = append(probes[p.Port], p.Path)
+	}
 	for number, s := range c.servers() {
-		t.ports[number] = c.covered(number, s)
+		t.ports[number] = c.covered(number, s, probes[number])
 	}
 	for _, s := range c.all.Servers {
 		if s.selects(&c.cfg.Pod) && len(s.ports(&c.cfg.Pod)) == 0 {
 			t.Unnamed = append(t.Unnamed, s.Object)
 		}
-	}
-	probes := map[uint16][]string{}
-	for _, p := range cfg.Pod.Probes {
-		probes[p.Port] = append(probes[p.Port], p.Path)
 	}
 	for number, paths := range probes {
 		if t.ports[number] == nil {
@@ -199,8 +199,10 @@ func (s *Server) ref() Ref {
 	return Ref{Group: Group, Kind: "server", Namespace: s.Namespace, Name: s.Name}
 }
 
-// covered is a port that a Server selects.
-func (c *compiler) covered(number uint16, s *Server) *Port {
+// covered is a port that a Server selects. While the Server has no routes the
+// kubelet may ask there, as with Linkerd: who writes a Server does not think of
+// probes. Who writes routes says which requests there are.
+func (c *compiler) covered(number uint16, s *Server, probes []string) *Port {
 	p := &Port{
 		Server: s.ref(), Object: s.Object, Protocol: s.Protocol, GRPC: s.GRPC, DetectTimeout: c.cfg.DetectTimeout,
 		StrictDetect: cmp.Or(s.Detect, c.cfg.Actions.Of(number)) == Close,
@@ -219,6 +221,11 @@ func (c *compiler) covered(number uint16, s *Server) *Port {
 	p.grants = append(p.grants, s.Access.grants(c.cfg.ClusterNetworks)...)
 	if s.mayBeHTTP() {
 		p.routes = c.routes(s)
+	}
+	switch {
+	case p.routes != nil, !s.mayBeHTTP(), s.Access == AllUnauthenticated, s.Access == Audit:
+	default:
+		p.probes = probes
 	}
 	return p
 }

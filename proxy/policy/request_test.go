@@ -153,7 +153,7 @@ func TestARouteThatCannotBeUsedLetsNothingThrough(t *testing.T) {
 	}
 }
 
-func TestProbesAreAllowedWhereNoServerSelectsThePort(t *testing.T) {
+func TestProbesAreAllowedWhereNoRouteSaysOtherwise(t *testing.T) {
 	for d, want := range map[Default]bool{AllAuthenticated: true, Deny: true, ClusterAuthenticated: true} {
 		tab := Compile(Config{Pod: pod(), Default: d}, Objects{})
 		p := tab.Port(8080)
@@ -178,9 +178,17 @@ func TestProbesAreAllowedWhereNoServerSelectsThePort(t *testing.T) {
 			t.Errorf("%s: a port without probes looks at requests", d)
 		}
 	}
-	covered := Compile(Config{Pod: pod(), Default: Deny}, Objects{Servers: []*Server{srv("web", 8080)}}).Port(8080)
-	if covered.AuthorizeRequest(outside, get("/healthz")).Allowed {
-		t.Error("a Server selects the port: its authorizations say who may probe")
+	covered := Objects{Servers: []*Server{srv("web", 8080)}}
+	p := Compile(Config{Pod: pod()}, covered).Port(8080)
+	if r := p.AuthorizeRequest(outside, get("/healthz")); !r.Allowed || r.Authz != probeRoute || p.AuthorizeRequest(outside, get("/")).Allowed || p.AuthorizeConnection(outside).Allowed {
+		t.Errorf("a Server without routes: %+v", r)
+	}
+	if r := Compile(Config{Pod: pod()}, routed()).Port(8080).AuthorizeRequest(outside, get("/healthz")); r.Allowed || !r.NoRoute {
+		t.Errorf("a Server with routes says which requests there are: %+v", r)
+	}
+	covered.Servers[0].Protocol = protocol.Opaque
+	if Compile(Config{Pod: pod()}, covered).Port(8080).HTTP() {
+		t.Error("an opaque port looks at requests")
 	}
 	if Compile(Config{Pod: pod(), Default: Audit}, Objects{}).Port(8080).HTTP() {
 		t.Error("requests are taken one by one where everybody may call")
