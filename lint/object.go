@@ -179,7 +179,7 @@ func explain(n *yaml.Node, err error) (field, text, fix string) {
 		fix = "put the value in quotes"
 	}
 	if field == "metadata.annotations" || field == "metadata.labels" {
-		_, values := entry(child(n, "metadata"), strings.TrimPrefix(field, "metadata."))
+		values := child(child(n, "metadata"), strings.TrimPrefix(field, "metadata."))
 		for i := 0; values != nil && i+1 < len(values.Content); i += 2 {
 			if values.Content[i+1].Tag != "!!str" {
 				return field + `["` + values.Content[i].Value + `"]`, text, fix

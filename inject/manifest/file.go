@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshctl/meshctl/inject/patch"
+	"github.com/meshctl/meshctl/internal/layout"
 )
 
 // File is a file's text, cut into documents.
@@ -121,55 +122,15 @@ func lineAt(text []byte, offset int) int {
 	return 1 + bytes.Count(text[:min(max(offset, 0), len(text))], []byte("\n"))
 }
 
-// splitYAML cuts at document markers (YAML 1.2, 9.1.2), which stand at the
-// beginning of a line; nothing inside a document does.
+// splitYAML cuts at document markers.
 func (f *File) splitYAML(text []byte) {
-	start, startLine, line := 0, 1, 0
-	flush := func(end int) {
-		if blank(text[start:end]) {
-			f.parts = append(f.parts, part{between: text[start:end]})
-			return
+	for _, p := range layout.Cut(text) {
+		if p.Between {
+			f.parts = append(f.parts, part{between: p.Text})
+			continue
 		}
-		f.parts = append(f.parts, part{document: &Document{file: f.Name, line: startLine, text: text[start:end]}})
+		f.parts = append(f.parts, part{document: &Document{file: f.Name, line: p.Line, text: p.Text}})
 	}
-	for at := 0; at < len(text); {
-		line++
-		next := len(text)
-		if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
-			next = at + i + 1
-		}
-		if marker(text[at:next]) {
-			flush(at)
-			end := next
-			if !blank(text[at+3 : next]) { // the document begins on the marker's line
-				end = at + 3
-			}
-			f.parts = append(f.parts, part{between: text[at:end]})
-			start, startLine = end, line
-			if end == next {
-				startLine++
-			}
-		}
-		at = next
-	}
-	flush(len(text))
-}
-
-func marker(line []byte) bool {
-	if !bytes.HasPrefix(line, []byte("---")) && !bytes.HasPrefix(line, []byte("...")) {
-		return false
-	}
-	return len(line) == 3 || strings.IndexByte(" \t\r\n", line[3]) >= 0
-}
-
-// blank reports whether there are only comments, directives and empty lines.
-func blank(text []byte) bool {
-	for l := range bytes.Lines(text) {
-		if l = bytes.TrimSpace(l); len(l) > 0 && l[0] != '#' && l[0] != '%' {
-			return false
-		}
-	}
-	return true
 }
 
 // decode reads the document as Kubernetes would: YAML 1.1's words for booleans,

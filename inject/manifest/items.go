@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/meshctl/meshctl/inject/patch"
+	"github.com/meshctl/meshctl/internal/layout"
 )
 
 // A List may have a thousand items. Each operation parses the text that it
@@ -36,7 +37,7 @@ func spliceItems(text []byte, items map[string][]patch.Op) ([]byte, error) {
 		return nil, errStyle
 	}
 	b := newBlock(text)
-	_, list := below(root.Content[0], "items")
+	_, list := layout.Below(root.Content[0], "items")
 	if list == nil || list.Kind != yaml.SequenceNode || list.Style&yaml.FlowStyle != 0 {
 		return nil, errStyle
 	}

@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/meshctl/meshctl/inject/patch"
+	"github.com/meshctl/meshctl/internal/layout"
 )
 
 // Object is one Kubernetes object of a document: the document itself, or an item
@@ -87,34 +88,5 @@ func (d *Document) lineOf(pointer string) int {
 	if len(d.nodes.Content) != 1 {
 		return d.line
 	}
-	n, line := d.nodes.Content[0], d.nodes.Content[0].Line
-	for _, step := range patch.Steps(pointer) {
-		key, value := below(n, step)
-		if value == nil {
-			break
-		}
-		n, line = value, key.Line
-	}
-	return d.line + line - 1
-}
-
-// below returns what is at a step under n, and where it begins: its key, or
-// itself in a list. Both are nil if there is nothing.
-func below(n *yaml.Node, step string) (start, value *yaml.Node) {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	switch n.Kind {
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == step {
-				return n.Content[i], n.Content[i+1]
-			}
-		}
-	case yaml.SequenceNode:
-		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(n.Content) {
-			return n.Content[i], n.Content[i]
-		}
-	}
-	return nil, nil
+	return d.line + layout.Find(d.nodes.Content[0], patch.Steps(pointer)).Line - 1
 }

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/meshctl/meshctl/inject/patch"
+	"github.com/meshctl/meshctl/internal/layout"
 )
 
 // rewrite does the operations on the parsed document and writes it anew:
@@ -41,7 +42,7 @@ func change(n *yaml.Node, op patch.Op) error {
 		if n.Kind == yaml.AliasNode {
 			return errors.New("an alias on the way: a change would be made in two places")
 		}
-		if _, n = below(n, s); n == nil {
+		if _, n = layout.Below(n, s); n == nil {
 			return errStyle
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/meshctl/meshctl/inject/patch"
+	"github.com/meshctl/meshctl/internal/layout"
 )
 
 // followers are the keys that stand behind a new key, if they are there: read from
@@ -74,7 +75,7 @@ func spliceOne(text []byte, op patch.Op) ([]byte, error) {
 	b.style(root.Content[0])
 	steps := patch.Steps(op.Path)
 	for _, s := range steps[:len(steps)-1] {
-		start, value := below(b.parent, s)
+		start, value := layout.Below(b.parent, s)
 		if value == nil || b.parent.Kind == yaml.AliasNode {
 			return nil, errStyle
 		}
@@ -131,7 +132,7 @@ func (b *block) add(step string, value *yaml.Node) ([]byte, error) {
 		if next := followers[step]; next != "" {
 			at = b.before(next)
 		}
-		start, old := below(b.parent, step)
+		start, old := layout.Below(b.parent, step)
 		switch {
 		case old != nil && (old.Tag != "!!null" || !b.alone(start)):
 			return nil, errStyle
@@ -175,7 +176,7 @@ func (b *block) alone(key *yaml.Node) bool {
 // before is the line where an entry goes that has to stand above a key; -1 if
 // there is no such place.
 func (b *block) before(key string) int {
-	start, value := below(b.parent, key)
+	start, value := layout.Below(b.parent, key)
 	if value == nil || !b.alone(start) {
 		return -1
 	}
@@ -265,7 +266,7 @@ func (b *block) fill(step string, value *yaml.Node) ([]byte, error) {
 }
 
 func (b *block) remove(step string) ([]byte, error) {
-	start, value := below(b.parent, step)
+	start, value := layout.Below(b.parent, step)
 	if value == nil || b.parent.Style&yaml.FlowStyle != 0 || b.parent.Kind == yaml.AliasNode {
 		return nil, errStyle
 	}

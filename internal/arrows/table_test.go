@@ -59,6 +59,7 @@ var floors = map[string]int{
 	"inject/patch":    1,
 
 	"internal/ports":      0,
+	"internal/layout":     1,
 	"internal/annotation": 1,
 	"internal/footprint":  1,
 	"internal/listen":     1,
@@ -83,6 +84,7 @@ var floors = map[string]int{
 	"integration/conformance": 7,
 	"integration/cases":       7,
 	"integration/targets":     7,
+	"integration/mesh":        7,
 	"integration/kube":        6,
 	"integration/bench":       7,
 	"integration/built":       3,
@@ -127,6 +129,7 @@ var arrows = []arrow{
 	{"cmd/meshctl", "lint", "meshctl lint"},
 	{"cmd/meshctl", "lint/live", "meshctl lint --kubeconfig"},
 	{"lint/live", "lint", "parses what the API server lists"},
+	{"lint", "internal/layout", "lines of fields"},
 	{"lint", "internal/annotation", "keys and forms of annotations"},
 	{"lint", "internal/ports", "lists of ports"},
 	{"lint", "internal/knownports", "protocols in which the server speaks first"},
@@ -221,6 +224,7 @@ var arrows = []arrow{
 	{"proxy/discovery/table", "proxy/message", "requests that the table asks about"},
 	{"proxy/discovery/file", "internal/ports", "ports that a pod keeps away from its proxy"},
 	{"proxy/discovery/file", "proxy/route", "copies routes, and has them judged"},
+	{"proxy/discovery/file", "internal/layout", "documents of a file, and lines of fields"},
 	{"proxy/discovery/file", "internal/annotation", "annotations of objects, and the pod's own file"},
 	{"proxy/discovery/file", "proxy/policy", "reads the objects that say who may call"},
 	{"proxy/discovery/file", "proxy/protocol", "what a Server declares"},
@@ -263,6 +267,7 @@ var arrows = []arrow{
 	{"inject", "internal/annotation", "what a pod asks for"},
 	{"inject", "internal/ports", "lists of ports"},
 	{"inject", "rules", "judges the rules before an init container fails on them"},
+	{"inject/manifest", "internal/layout", "documents of a file, and where a change goes"},
 	{"inject/manifest", "inject/patch", "does to text what a patch does to an object"},
 
 	{"internal/knownports", "internal/ports", "the default lists"},
@@ -285,7 +290,7 @@ type library struct {
 var libraries = []library{
 	{"k8s.io/", []string{"inject", "proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
 	{"sigs.k8s.io/", []string{"integration/kube", "inject", "proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
-	{"go.yaml.in/yaml", []string{"inject/manifest", "proxy/discovery/file", "lint"}, "lines of fields"},
+	{"go.yaml.in/yaml", []string{"inject/manifest", "internal/layout", "proxy/discovery/file", "lint"}, "lines of fields"},
 	{"github.com/fsnotify/fsnotify", []string{"proxy/discovery/file", "proxy/identity"}, "files that are followed: of resources, of the identity"},
 	{"github.com/spiffe/", []string{"proxy/identity"}, "SPIFFE IDs and the Workload API are the identity's"},
 	{"github.com/linkerd/linkerd2-proxy-api", []string{"controller", "proxy/discovery/destination"}, "one API, served and asked"},

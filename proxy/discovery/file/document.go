@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/meshctl/meshctl/internal/layout"
 )
 
 // document is the text of one object, or of something that may be one, with its
@@ -51,8 +53,11 @@ func split(file string, text []byte) ([]*document, error) {
 		}
 	}
 	var out []*document
-	for _, d := range splitYAML(file, text) {
-		out = append(out, d.items()...)
+	for _, p := range layout.Cut(text) {
+		if !p.Between {
+			d := &document{file: file, line: p.Line, text: p.Text}
+			out = append(out, d.items()...)
+		}
 	}
 	return out, nil
 }
@@ -62,48 +67,6 @@ func split(file string, text []byte) ([]*document, error) {
 func flowStyle(text []byte) bool {
 	_, err := yaml.YAMLToJSON(text)
 	return err == nil
-}
-
-// splitYAML cuts at document markers (YAML 1.2, 9.1.2), which stand at the
-// beginning of a line; nothing inside a document does.
-func splitYAML(file string, text []byte) []*document {
-	var out []*document
-	start, startLine, line := 0, 1, 0
-	flush := func(end int) {
-		if d := text[start:end]; !blank(d) {
-			out = append(out, &document{file: file, line: startLine, text: d})
-		}
-	}
-	for at := 0; at < len(text); {
-		line++
-		next := len(text)
-		if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
-			next = at + i + 1
-		}
-		if l := bytes.TrimRight(text[at:next], " \t\r\n"); marker(l, "---") || marker(l, "...") {
-			flush(at)
-			// What follows a marker on its line, such as a comment, is left out.
-			start, startLine = next, line+1
-		}
-		at = next
-	}
-	flush(len(text))
-	return out
-}
-
-func marker(line []byte, m string) bool {
-	rest, ok := bytes.CutPrefix(line, []byte(m))
-	return ok && (len(rest) == 0 || rest[0] == ' ' || rest[0] == '\t')
-}
-
-// blank reports whether there are only comments and empty lines.
-func blank(text []byte) bool {
-	for l := range bytes.Lines(text) {
-		if l = bytes.TrimSpace(l); len(l) > 0 && l[0] != '#' {
-			return false
-		}
-	}
-	return true
 }
 
 // items cuts a List as kubectl writes it: "items:" at the beginning of a line,

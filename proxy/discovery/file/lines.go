@@ -1,10 +1,9 @@
 package file
 
 import (
-	"strconv"
-	"strings"
-
 	"go.yaml.in/yaml/v3"
+
+	"github.com/meshctl/meshctl/internal/layout"
 )
 
 // lines finds the line of a field. The text is parsed for it only when somebody
@@ -31,58 +30,10 @@ func (d *document) lineOf(field string) int {
 			}
 		}
 	}
-	n, line := d.nodes.root, 1
-	for _, step := range steps(field) {
-		if n == nil {
-			break
-		}
-		if n.Kind == yaml.AliasNode {
-			n = n.Alias
-		}
-		n, line = child(n, step, line)
+	if d.nodes.root == nil {
+		return d.line
 	}
-	return d.line + line - 1
-}
-
-// child is the node one step below n, and its line.
-func child(n *yaml.Node, step string, line int) (*yaml.Node, int) {
-	switch n.Kind {
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == step {
-				return n.Content[i+1], n.Content[i].Line
-			}
-		}
-	case yaml.SequenceNode:
-		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(n.Content) {
-			return n.Content[i], n.Content[i].Line
-		}
-	}
-	return nil, line
-}
-
-// steps cuts a field's path.
-func steps(field string) []string {
-	var out []string
-	for field != "" {
-		switch {
-		case field[0] == '.':
-			field = field[1:]
-		case strings.HasPrefix(field, `["`):
-			key, rest, _ := strings.Cut(field[2:], `"]`)
-			out, field = append(out, key), rest
-		case field[0] == '[':
-			index, rest, _ := strings.Cut(field[1:], "]")
-			out, field = append(out, index), rest
-		default:
-			n := strings.IndexAny(field, ".[")
-			if n < 0 {
-				n = len(field)
-			}
-			out, field = append(out, field[:n]), field[n:]
-		}
-	}
-	return out
+	return d.line + layout.Find(d.nodes.root, layout.Steps(field)).Line - 1
 }
 
 // annotationField is the path of an annotation.
