@@ -94,7 +94,7 @@ func (a *authorizer) table() (*policy.Table, error) {
 	own.Ports = slices.Concat(own.Ports, in.PortNames)
 	return policy.Compile(policy.Config{
 		Pod: own, Default: cmp.Or(in.Default, a.annotated, own.Default, a.objects.DefaultOf(own.Namespace)),
-		ClusterNetworks: in.ClusterNetworks, TrustDomain: a.cfg.TrustDomain, DetectTimeout: a.cfg.DetectTimeout, Actions: in.Actions,
+		ClusterNetworks: in.ClusterNetworks, TrustDomain: a.cfg.TrustDomain, DetectTimeout: a.cfg.of(a.cfg.Inbound).DetectTimeout, Actions: in.Actions,
 	}, a.objects), nil
 }
 

@@ -2,6 +2,7 @@ package built
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -103,6 +104,9 @@ func (p *Proxy) get(path string) (status int, body []byte, err error) {
 func (p *Proxy) Logged(t testing.TB) string {
 	t.Helper()
 	b, err := os.ReadFile(p.log)
+	if errors.Is(err, os.ErrNotExist) {
+		return "" // the shell has not got as far
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

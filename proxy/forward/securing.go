@@ -133,8 +133,9 @@ func (fl *flow) follow(h header.Header, b []byte) {
 		}
 		fl.route.Mediate = true // also where the port is declared opaque: the client's proxy has changed the form
 		fl.know(b)
-	case h.Detect && fl.route.Kind == protocol.Unknown:
-		fl.phase, fl.hasten = detecting, true
+	case fl.route.Kind == protocol.Unknown && (h.Detect || fl.strict()), fl.route.Kind.HTTP():
+		// Where only HTTP is let through, leaving the protocol out makes nobody TCP.
+		fl.phase, fl.hasten, fl.declared = detecting, h.Detect, fl.route.Kind.HTTP()
 		fl.letGo()
 		fl.hold(b)
 		if len(b) == 0 || fl.sniff(b) {
