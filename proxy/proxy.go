@@ -178,6 +178,9 @@ func (p *Proxy) route() error {
 		out.Mesh, in.Mediate = true, true
 	}
 	p.outbound = forward.New(p.cfg.with(p.cfg.Outbound, fc), metrics.Outbound, out, p.metrics, p.cfg.Log, memory, p.loops)
+	if p.targets.cache != nil {
+		p.targets.cache.Subscribe(p.outbound.Resolve) // it lives as long
+	}
 	fc.Policy, in.Ports = p.authz.live, p.authz.live
 	p.inbound = forward.New(p.cfg.with(p.cfg.Inbound, fc), metrics.Inbound, in, p.metrics, p.cfg.Log, memory, p.loops)
 	p.authz.live.Changed(p.inbound.Reauthorize)

@@ -37,6 +37,8 @@ func (fl *flow) state() string {
 	switch fl.phase {
 	case detecting:
 		return "detecting"
+	case resolving:
+		return "resolving"
 	case securing, directed:
 		return "securing"
 	case connecting:

@@ -36,7 +36,7 @@ func (fl *flow) know(b []byte) {
 		}
 		if fl.link == linked { // within this round: no event was seen of it
 			fl.relay.Fresh[l4.Server] = true
-			fl.relay.Fresh[l4.Client] = fl.reason == detect.ReasonDeclared && fl.peer == nil // nobody has read from it
+			fl.relay.Fresh[l4.Client] = fl.reason == detect.ReasonDeclared && fl.peer == nil && !fl.late // nobody has read from it
 		}
 	}
 	if fl.link == linked {

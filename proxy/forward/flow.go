@@ -22,14 +22,16 @@ import (
 
 // phase is where a connection is on its way:
 //
-//	begin -> detecting -> connecting -> relaying -> over
-//	     \   ^      \ \______ mediating __________/
-//	      \  |       \_ declared ____/^
+//	begin -> (resolving) -> detecting -> connecting -> relaying -> over
+//	     \                   ^      \ \______ mediating __________/
+//	      \                  |       \_ declared ____/^
+//	       securing -> directed -> (resolving) -> (any of them)|       \_ declared ____/^
 //	       securing -> directed -> (any of them)
 type phase uint8
 
 const (
 	detecting  phase = iota // the protocol is not known; the target may be dialed already
+	resolving               // the Router does not know yet; nothing is read
 	securing                // the TLS handshake of a client that is another proxy
 	directed                // its transport header is read
 	connecting              // known; waiting for the target
@@ -79,6 +81,7 @@ type flow struct {
 	place      exchange.Connection // of an opaque connection, among the endpoints
 	shake      [2]*mesh.Handshake  // by side; nil: none is under way
 	peer       *mesh.Peer          // the client, which has begun TLS with us; nil: it has not
+	resolved   func(*flow)         // what comes when the route is known; nil: it is
 	hasPlace   bool
 	placed     bool // counted as load there
 	fd         int  // of the client; -1 once src has it
@@ -95,6 +98,7 @@ type flow struct {
 	declared   bool // HTTP of either version
 	direct     bool // the client connected to the proxy itself: a transport header says where to
 	hasten     bool // the client's proxy has waited already: dial at once
+	late       bool // events of the client may have come before anybody looked at them
 }
 
 // begin resolves, then dials or reads.
@@ -116,9 +120,6 @@ func (fl *flow) begin() {
 		fl.refuse(dst, err)
 		return
 	}
-	if !f.takesDirect() { // else TLS decides how it is counted
-		fl.countClient()
-	}
 	ln.add(fl)
 	fl.counted = true
 	if err := ln.loop.Attach(&fl.src, fl.fd, fl); err != nil {
@@ -130,11 +131,18 @@ func (fl *flow) begin() {
 		fl.secure(nil)
 		return
 	}
+	if fl.route.Pending {
+		fl.await((*flow).serve)
+		return
+	}
 	fl.serve()
 }
 
 // serve begins to serve the client where the route is known.
 func (fl *flow) serve() {
+	if !fl.lane.forwarder.takesDirect() { // else TLS decides how it is counted
+		fl.countClient()
+	}
 	if fl.route.Kind == protocol.HTTP1 && fl.mediates() || fl.route.Kind.HTTP() && fl.lane.forwarder.takesDirect() {
 		fl.declared = true // but the client may speak HTTP/2, or begin with TLS
 		fl.recordDeclared()
@@ -166,7 +174,7 @@ func (fl *flow) Ready(s *conn.Socket, ev conn.Events) {
 		fl.readHead()
 	case fl.phase == directed && ev.Has(conn.Readable):
 		fl.readHeader()
-	case fl.phase == connecting && ev.Has(conn.Failed):
+	case (fl.phase == connecting || fl.phase == resolving) && ev.Has(conn.Failed):
 		fl.end(l4.Client, unix.ECONNRESET) // nobody is left to connect for
 	}
 	if fl.lane.draining {
@@ -179,6 +187,8 @@ func (fl *flow) Expired(t *conn.Timer) {
 	switch {
 	case t == &fl.deadline:
 		fl.detectTimeout()
+	case fl.phase == resolving:
+		fl.resolveLate()
 	case fl.phase == relaying:
 		fl.relay.Expired()
 	case fl.link == unlinked && fl.phase == connecting:
@@ -240,6 +250,7 @@ func (fl *flow) over(from l4.Side, err syscall.Errno) {
 	loop := fl.lane.loop
 	loop.Cancel(&fl.deadline)
 	loop.Cancel(&fl.dialTimer)
+	fl.doneResolving()
 	fl.doneWaiting()
 	fl.recordEnd(from, err)
 	fl.leavePlace()

@@ -38,6 +38,7 @@ type Forwarder struct {
 	vanishedAfter time.Duration
 	lanes         map[*conn.Loop]*lane // one a loop, never changed
 	detecting     atomic.Int64
+	resolving     atomic.Int64 // connections that wait for the router
 	held          atomic.Int64 // bytes in the heads of all connections
 	shortage      seldom       // lines about failed accepts
 	exchanges     []*exchange.Lane

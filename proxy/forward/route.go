@@ -15,6 +15,9 @@ type Route struct {
 	// Early allows the target to be dialed before the client speaks: there is
 	// one possible endpoint, so that the choice cannot depend on the protocol.
 	Early bool
+	// Pending: whoever was asked has not answered yet. The Router is asked again when
+	// it has; see Forwarder.Resolve.
+	Pending bool
 	// View is what was known of the original destination when the Route was chosen;
 	// nil where nobody was asked.
 	View *discovery.View

@@ -124,6 +124,17 @@ func (fl *flow) follow(h header.Header, b []byte) {
 		fl.refuse(dst, err)
 		return
 	}
+	if fl.route.Pending {
+		fl.letGo()
+		fl.hold(b)
+		fl.await(func(fl *flow) { fl.lead(h, fl.head) })
+		return
+	}
+	fl.lead(h, b)
+}
+
+// lead goes where the header says, which is known.
+func (fl *flow) lead(h header.Header, b []byte) {
 	fl.countClient()
 	switch {
 	case h.Session == header.HTTP1, h.Session == header.HTTP2:

@@ -42,7 +42,7 @@ func (r *Router) Route(_, dst netip.AddrPort) (forward.Route, error) {
 	to := forward.Route{Target: dst, Kind: r.policy.Kind(dst.Port()), Early: true, Mediate: r.Mediate}
 	if r.Ports != nil {
 		p := r.Ports.Port(dst.Port())
-		to.Kind, to.Early = p.Kind(to.Kind), !p.StrictDetect
+		to.Kind, to.Early, to.Pending = p.Kind(to.Kind), !p.StrictDetect, p.Pending
 		if to.Kind == protocol.TLS { // seen, so that its name is known, and relayed
 			to.Kind = protocol.Unknown
 		}

@@ -52,5 +52,5 @@ func (r *Router) Route(_, dst netip.AddrPort) (forward.Route, error) {
 	}
 	// Any endpoint will do for TCP, so the choice does not depend on what the
 	// client is going to say, and may be made early.
-	return forward.Route{Target: dst, Kind: v.Protocol.Kind, Early: true, View: v, Up: r.upstream(to), Mediate: r.Mediate || mediate(v) || r.Mesh && meshed(v)}, nil
+	return forward.Route{Target: dst, Kind: v.Protocol.Kind, Early: true, Pending: v.Pending, View: v, Up: r.upstream(to), Mediate: r.Mediate || mediate(v) || r.Mesh && meshed(v)}, nil
 }

@@ -28,6 +28,9 @@ type Port struct {
 	// out, a connection whose time is up, that is TLS other than the mesh's, or that
 	// is anything else is closed, and nothing is dialed before it is known.
 	StrictDetect bool
+	// Pending: whoever says it has been asked and has not answered yet. Nobody may
+	// call meanwhile; what waits asks again after Inbound.Changed.
+	Pending bool
 
 	grants []*grant // the specific ones, then what the default or accessPolicy lets in
 	routes *routes  // nil: every request is under the default route
