@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/meshctl/meshctl/internal/watch"
 )
 
 // FilesConfig says where the files are.
@@ -61,41 +64,22 @@ func (f *files) Close() error {
 
 // follow reads the files after each change, and every now and then.
 func (f *files) follow(ctx context.Context) {
-	w := newWatcher(f.cfg.Dir, f.log)
-	defer w.close()
-	f.reload() // what has changed before the watch began
-	poll := time.NewTimer(f.every())
-	defer poll.Stop()
-	settle := time.NewTimer(time.Hour)
-	settle.Stop()
-	defer settle.Stop()
-	var first time.Time // event that is not answered yet
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case err := <-w.errors(): // events were lost: look
-			f.log.Warn("watching the identity's files", "err", err)
-		case e := <-w.events():
-			if !w.matters(e) {
-				continue
-			}
-			if first.IsZero() {
-				first = time.Now()
-			}
-			if time.Since(first) < 10*f.cfg.Settle {
-				settle.Reset(f.cfg.Settle)
-				continue
-			}
-		case <-settle.C:
-		case <-poll.C:
-		}
-		first = time.Time{}
-		settle.Stop()
-		w.watch()
-		f.reload()
-		poll.Reset(f.every())
+	dir := f.cfg.Dir
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
 	}
+	dir = filepath.Clean(dir)
+	parent := filepath.Dir(dir)
+	names := []string{filepath.Join(dir, CertificateFile), filepath.Join(dir, KeyFile), filepath.Join(dir, AnchorsFile)}
+	w := watch.Files{
+		What: "the identity", Settle: f.cfg.Settle, Poll: f.cfg.Poll, Log: f.log, Next: f.every,
+		// The directory, the one that it is in, and those that links in it lead to.
+		Directories: func() []string { return append(watch.Directories(names, names), parent) },
+		Changed:     func(bool) { f.reload() },
+		// What else happens in the directory that ours is in does not matter.
+		Matters: func(path string) bool { return filepath.Dir(path) != parent || path == dir || parent == dir },
+	}
+	w.Run(ctx)
 }
 
 // every is how long to wait before looking again.

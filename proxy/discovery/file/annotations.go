@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/meshctl/meshctl/internal/annotation"
+	"github.com/meshctl/meshctl/internal/watch"
 )
 
 // Annotations reads a pod's own annotations from the file in which the downward
@@ -30,9 +31,10 @@ func Annotations(name string) (annotation.Pod, []annotation.Note, error) {
 func WatchAnnotations(ctx context.Context, name string, log *slog.Logger, apply func(annotation.Pod, []annotation.Note)) {
 	var before []byte // nil: nothing was read yet
 	failed := ""
-	f := Follower{
+	f := watch.Files{
+		What:        "annotations",
 		Log:         log,
-		Directories: func() []string { return directoriesOf([]string{name}, []string{name}) },
+		Directories: func() []string { return watch.Directories([]string{name}, []string{name}) },
 		Changed: func(bool) {
 			text, err := os.ReadFile(name)
 			if err == nil && before != nil && bytes.Equal(text, before) {
@@ -50,5 +52,5 @@ func WatchAnnotations(ctx context.Context, name string, log *slog.Logger, apply 
 			apply(pod, notes)
 		},
 	}
-	f.Follow(ctx)
+	f.Run(ctx)
 }

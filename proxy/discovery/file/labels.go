@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/meshctl/meshctl/internal/annotation"
+	"github.com/meshctl/meshctl/internal/watch"
 )
 
 // Labels reads a pod's own labels from the file in which the downward API shows
@@ -33,9 +34,10 @@ func Labels(name string) (map[string]string, error) {
 func WatchLabels(ctx context.Context, name string, log *slog.Logger, apply func(map[string]string)) {
 	var before map[string]string // nil: nothing was read yet
 	failed := ""
-	f := Follower{
+	f := watch.Files{
+		What:        "labels",
 		Log:         log,
-		Directories: func() []string { return directoriesOf([]string{name}, []string{name}) },
+		Directories: func() []string { return watch.Directories([]string{name}, []string{name}) },
 		Changed: func(bool) {
 			now, err := Labels(name)
 			if err != nil {
@@ -52,5 +54,5 @@ func WatchLabels(ctx context.Context, name string, log *slog.Logger, apply func(
 			}
 		},
 	}
-	f.Follow(ctx)
+	f.Run(ctx)
 }

@@ -3,13 +3,15 @@ package file
 import (
 	"context"
 
+	"github.com/meshctl/meshctl/internal/watch"
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
 )
 
 // Watch loads again whenever the files change, until ctx ends, and hands what is
 // new to apply, on the same goroutine.
 func (r *Reader) Watch(ctx context.Context, apply func(*cluster.Snapshot)) {
-	f := Follower{
+	f := watch.Files{
+		What:   "resources",
 		Settle: r.cfg.Settle, Poll: r.cfg.Poll, Log: r.cfg.Log,
 		Directories: r.directories,
 		Changed: func(sure bool) {
@@ -19,7 +21,7 @@ func (r *Reader) Watch(ctx context.Context, apply func(*cluster.Snapshot)) {
 			}
 		},
 	}
-	f.Follow(ctx)
+	f.Run(ctx)
 }
 
 func (r *Reader) directories() []string {
@@ -27,5 +29,5 @@ func (r *Reader) directories() []string {
 	for _, list := range r.lists {
 		files = append(files, list...)
 	}
-	return directoriesOf(r.cfg.Paths, files)
+	return watch.Directories(r.cfg.Paths, files)
 }

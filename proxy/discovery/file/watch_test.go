@@ -39,7 +39,7 @@ type watched struct {
 
 // watch follows paths until the test ends. Polling is far off unless poll says
 // otherwise, so that it is the events that tell.
-func watch(t *testing.T, poll time.Duration, paths ...string) *watched {
+func follow(t *testing.T, poll time.Duration, paths ...string) *watched {
 	t.Helper()
 	w := &watched{loads: make(chan Report, 1000)}
 	r := NewReader(Config{Paths: paths, Cluster: shop(), Settle: 10 * time.Millisecond, Poll: poll, Told: func(r Report) { w.loads <- r }})
@@ -94,7 +94,7 @@ func (w *watched) load(t *testing.T, broken bool) Report {
 
 func TestAFileThatIsWrittenIsReadAgain(t *testing.T) {
 	name := write(t, filepath.Join(t.TempDir(), "web.yaml"), web("10.244.0.1"))
-	w := watch(t, time.Hour, name)
+	w := follow(t, time.Hour, name)
 	w.goesTo(t, "10.244.0.1:8080")
 	write(t, name, web("10.244.0.2"))
 	w.goesTo(t, "10.244.0.2:8080")
@@ -105,7 +105,7 @@ func TestAFileThatIsWrittenIsReadAgain(t *testing.T) {
 func TestAFileThatIsReplacedIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	name := write(t, filepath.Join(dir, "web.yaml"), web("10.244.0.1"))
-	w := watch(t, time.Hour, name)
+	w := follow(t, time.Hour, name)
 	for i := 2; i < 5; i++ {
 		fresh := write(t, filepath.Join(dir, ".new"), web(fmt.Sprintf("10.244.0.%d", i)))
 		if err := os.Rename(fresh, name); err != nil {
@@ -146,7 +146,7 @@ func TestAMountOfKubernetesIsFollowed(t *testing.T) {
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "web.yaml")} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			w := watch(t, time.Hour, path)
+			w := follow(t, time.Hour, path)
 			last := lastVersion(t, dir)
 			for i := last + 1; i <= last+3; i++ {
 				swap(i)
@@ -172,7 +172,7 @@ func lastVersion(t *testing.T, dir string) (n int) {
 func TestABrokenFileKeepsWhatItSaidAndOthersGoOn(t *testing.T) {
 	dir := t.TempDir()
 	name := write(t, filepath.Join(dir, "web.yaml"), web("10.244.0.1"))
-	w := watch(t, time.Hour, dir)
+	w := follow(t, time.Hour, dir)
 	before := w.target.View()
 
 	write(t, name, strings.Replace(web("10.244.0.2"), "port: 8080", "port: eighty", 1))
@@ -204,7 +204,7 @@ func TestAnUnchangedTargetKeepsItsViewWhenOthersChange(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "web.yaml"), web("10.244.0.1"))
 	write(t, filepath.Join(dir, "route.yaml"), httpRoute("  - backendRefs:\n    - name: web\n      port: 80\n"))
-	w := watch(t, time.Hour, dir)
+	w := follow(t, time.Hour, dir)
 	before := w.target.View()
 	if before.Table == nil {
 		t.Fatal("no table")
@@ -232,7 +232,7 @@ func TestWhereNoEventComesLookingHelps(t *testing.T) {
 	if err := os.Symlink("1", filepath.Join(root, "now")); err != nil {
 		t.Fatal(err)
 	}
-	w := watch(t, 20*time.Millisecond, filepath.Join(root, "now", "below"))
+	w := follow(t, 20*time.Millisecond, filepath.Join(root, "now", "below"))
 	w.goesTo(t, "10.244.0.1:8080")
 	if err := os.Symlink("2", filepath.Join(root, "tmp")); err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestWhereNoEventComesLookingHelps(t *testing.T) {
 func TestViewsMayBeReadWhileFilesChange(t *testing.T) {
 	dir := t.TempDir()
 	name := write(t, filepath.Join(dir, "web.yaml"), web("10.244.0.1"))
-	w := watch(t, time.Hour, dir)
+	w := follow(t, time.Hour, dir)
 	var stop atomic.Bool
 	done := make(chan int)
 	for range 2 {

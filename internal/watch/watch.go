@@ -1,4 +1,5 @@
-package file
+// Package watch tells that files may have changed. It reads none.
+package watch
 
 import (
 	"context"
@@ -14,11 +15,12 @@ import (
 // times of Settle.
 const settleAtMost = 10
 
-// Follower waits for changes of files. Directories are watched, not files:
-// editors and Kubernetes replace files, or the link to the directory that they
-// are in, instead of writing into them. Where there are no events it looks every
-// now and then.
-type Follower struct {
+// Files waits for changes of files. Directories are watched, not files: editors
+// and Kubernetes replace files, or the link to the directory that they are in,
+// instead of writing into them. Where there are no events it looks every now and
+// then.
+type Files struct {
+	What   string        // the files, in the log: "identity"
 	Settle time.Duration // how long files must be quiet before they are read; 0: 100 ms
 	Poll   time.Duration // how often to look; 0: 30 s
 	Log    *slog.Logger
@@ -28,10 +30,15 @@ type Follower struct {
 	// Changed is called after a change, and with sure false to look whether there
 	// was one.
 	Changed func(sure bool)
+	// Matters leaves out events of entries that do not matter, by their path; nil: all
+	// matter.
+	Matters func(path string) bool
+	// Next is how long to wait before looking again, asked before each wait; nil: Poll.
+	Next func() time.Duration
 }
 
-// Follow calls Changed until ctx ends.
-func (f *Follower) Follow(ctx context.Context) {
+// Run calls Changed until ctx ends.
+func (f *Files) Run(ctx context.Context) {
 	if f.Settle <= 0 {
 		f.Settle = 100 * time.Millisecond
 	}
@@ -40,8 +47,12 @@ func (f *Follower) Follow(ctx context.Context) {
 	}
 	w := f.watcher()
 	defer w.close()
+	f.run(ctx, w)
+}
+
+func (f *Files) run(ctx context.Context, w *watcher) {
 	f.Changed(true) // what has happened before the watch began
-	poll := time.NewTicker(f.Poll)
+	poll := time.NewTimer(f.next())
 	defer poll.Stop()
 	settle := time.NewTimer(time.Hour)
 	settle.Stop()
@@ -53,8 +64,11 @@ func (f *Follower) Follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case err := <-w.errors(): // events were lost: look
-			f.Log.Warn("watching files", "err", err)
-		case <-w.events():
+			f.Log.Warn("watching files", "of", f.What, "err", err)
+		case e := <-w.events():
+			if f.Matters != nil && !f.Matters(e.Name) {
+				continue
+			}
 			if first.IsZero() {
 				first = time.Now()
 			}
@@ -68,13 +82,23 @@ func (f *Follower) Follow(ctx context.Context) {
 		}
 		first = time.Time{}
 		settle.Stop()
+		w.watch(f.Directories()) // before anything is read, so that what comes meanwhile is an event
 		f.Changed(sure)
-		w.watch(f.Directories())
+		w.watch(f.Directories()) // what was read may name others
+		poll.Reset(f.next())
 	}
 }
 
-// directoriesOf are those of paths, and those that links in them lead to.
-func directoriesOf(paths []string, files []string) []string {
+func (f *Files) next() time.Duration {
+	if f.Next != nil {
+		return f.Next()
+	}
+	return f.Poll
+}
+
+// Directories are those of paths, files or directories, and those that links to
+// files lead to.
+func Directories(paths []string, files []string) []string {
 	var out []string
 	for _, p := range paths {
 		if info, err := os.Stat(p); err == nil && info.IsDir() {
@@ -97,11 +121,11 @@ type watcher struct {
 	watched map[string]bool
 }
 
-func (f *Follower) watcher() *watcher {
+func (f *Files) watcher() *watcher {
 	w := &watcher{watched: map[string]bool{}}
 	fs, err := fsnotify.NewWatcher()
 	if err != nil {
-		f.Log.Warn("no events of files: changes are noticed by looking", "every", f.Poll, "err", err)
+		f.Log.Warn("no events of files: changes are noticed by looking", "of", f.What, "every", f.Poll, "err", err)
 		return w
 	}
 	w.fs = fs
