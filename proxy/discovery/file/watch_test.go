@@ -37,7 +37,7 @@ type watched struct {
 	loads  chan Report
 }
 
-// watch follows paths until the test ends. Polling is far off unless poll says
+// follow reads paths again until the test ends. Polling is far off unless poll says
 // otherwise, so that it is the events that tell.
 func follow(t *testing.T, poll time.Duration, paths ...string) *watched {
 	t.Helper()
