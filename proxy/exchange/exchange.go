@@ -81,9 +81,10 @@ type Exchange struct {
 	downShut   bool // and the endpoint
 	upHeld     bool
 	downHeld   bool
-	carried    bool // the request goes as HTTP/2 to another proxy, which makes it HTTP/1 again
-	restored   bool // the same, where it came from
-	spoilt     bool // not to be used again
+	carried    bool   // the request goes as HTTP/2 to another proxy, which makes it HTTP/1 again
+	restored   bool   // the same, where it came from
+	required   string // identity that the client wants the endpoint to have; "": any
+	spoilt     bool   // not to be used again
 }
 
 func (x *Exchange) reset() {

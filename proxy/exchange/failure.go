@@ -6,17 +6,18 @@ type Failure uint8
 
 // The failures.
 const (
-	NoRoute        Failure = iota + 1 // 404
-	NoBackend                         // a route without a backend that has a weight: 500
-	ConnectFailed                     // refused, unreachable: 502
-	ConnectTimeout                    // 504
-	UpstreamBroken                    // reset or closed before a response: 502
-	FailFast                          // no endpoint was ready in time: 504
-	LoadShed                          // too many in flight: 503
-	TimedOut                          // a timeout of the route: 504
-	ClientGone                        // nobody is left to answer
-	Broken                            // a panic: no answer
-	Unauthorized                      // a policy: 403
+	NoRoute          Failure = iota + 1 // 404
+	NoBackend                           // a route without a backend that has a weight: 500
+	ConnectFailed                       // refused, unreachable: 502
+	ConnectTimeout                      // 504
+	UpstreamBroken                      // reset or closed before a response: 502
+	FailFast                            // no endpoint was ready in time: 504
+	LoadShed                            // too many in flight: 503
+	TimedOut                            // a timeout of the route: 504
+	ClientGone                          // nobody is left to answer
+	Broken                              // a panic: no answer
+	Unauthorized                        // a policy: 403
+	IdentityRequired                    // the endpoint is not who the client wants: 502
 )
 
 // String is the text of l5d-proxy-error, and a metric label.
@@ -44,6 +45,8 @@ func (f Failure) String() string {
 		return "internal error"
 	case Unauthorized:
 		return "unauthorized request"
+	case IdentityRequired:
+		return "the endpoint does not have the required identity"
 	default:
 		return ""
 	}
@@ -61,6 +64,8 @@ func (f Failure) answer() (status, grpc int, fatal bool) {
 		return 500, 13, false
 	case ConnectFailed, UpstreamBroken:
 		return 502, 14, true
+	case IdentityRequired:
+		return 502, 14, false
 	case ConnectTimeout, FailFast:
 		return 504, 4, true
 	case LoadShed:

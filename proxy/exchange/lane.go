@@ -90,6 +90,9 @@ type Client struct {
 	Recorder Recorder
 	// Gate, if set, sees each request first.
 	Gate Gate
+	// Local: the client is the application, which may say whom it wants to reach
+	// (message.RequireID).
+	Local bool
 	// Mesh: the client is another proxy that has shown its identity, so what it says
 	// of the request's original form is believed.
 	Mesh bool

@@ -49,6 +49,12 @@ func (x *Exchange) admitted() bool {
 			origproto.Strip(&x.req) // anybody can write that
 		}
 	}
+	if x.from.Local {
+		if id := x.req.Get(message.RequireID); id != nil {
+			x.required = string(id) // rare: it may cost
+			x.req.Del(message.RequireID)
+		}
+	}
 	if x.from.Gate != nil {
 		if f := x.from.Gate.Admit(&x.req); f != 0 {
 			x.fail(f)
@@ -93,6 +99,11 @@ func (x *Exchange) choose() {
 			return
 		}
 		x.noEndpoint()
+		return
+	}
+	if x.required != "" && (ln.cfg.Mesh == nil || x.endpoint.Value.Mesh.ID != x.required) {
+		x.endpoint = nil
+		x.fail(IdentityRequired)
 		return
 	}
 	b := x.backend

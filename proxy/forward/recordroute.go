@@ -76,6 +76,8 @@ func failureWord(f exchange.Failure) string {
 		return "timeout"
 	case exchange.ClientGone:
 		return "cancel"
+	case exchange.IdentityRequired:
+		return "identity_required"
 	case exchange.Unauthorized:
 		return "unauthorized"
 	case exchange.Broken:
