@@ -62,7 +62,7 @@ func (p *Proxy) askDestination() error {
 		secure = destination.TLS(p.identity, d.Name)
 	}
 	client, err := destination.Open(destination.Config{
-		Addrs: d.Addrs, TLS: secure, Namespace: p.cfg.Namespace, Pod: d.Pod, Node: d.Node, Opaque: p.cfg.OpaquePorts,
+		Addrs: d.Addrs, TLS: secure, Namespace: p.cfg.Namespace, Pod: p.cfg.podName(), Node: d.Node, Opaque: p.cfg.OpaquePorts,
 		Local: locals.Has, Idle: d.Idle, Log: p.cfg.Log,
 	})
 	if err != nil {

@@ -181,9 +181,10 @@ func (p *Proxy) route() error {
 	if p.targets.cache != nil {
 		p.targets.cache.Subscribe(p.outbound.Resolve) // it lives as long
 	}
-	fc.Policy, in.Ports = p.authz.live, p.authz.live
+	who := p.inboundPolicy()
+	fc.Policy, in.Ports = who, who
 	p.inbound = forward.New(p.cfg.with(p.cfg.Inbound, fc), metrics.Inbound, in, p.metrics, p.cfg.Log, memory, p.loops)
-	p.authz.live.Changed(p.inbound.Reauthorize)
+	who.Changed(p.inbound.Reauthorize)
 	in.Lanes, out.Lanes = p.inbound.Lanes(), p.outbound.Lanes()
 	return nil
 }

@@ -97,11 +97,12 @@ func (fl *flow) aboutPolicy(p *policy.Port, d policy.Decision) []slog.Attr {
 		slog.String("reason", d.Reason), slog.String("client_id", fl.caller().ID))
 }
 
-// reauthorize ends a connection that the policy does not allow any more. Requests
-// are asked about one by one.
+// reauthorize ends a connection that the policy does not allow any more, and goes on
+// with one that has waited for it. Requests are asked about one by one.
 func (fl *flow) reauthorize() {
+	fl.resolve()
 	p := fl.port()
-	if p == nil || fl.phase != relaying {
+	if p == nil || fl.phase != relaying || p.Pending {
 		return
 	}
 	if d := p.AuthorizeConnection(fl.caller()); !d.Allowed {

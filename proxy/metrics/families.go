@@ -59,8 +59,8 @@ type page struct {
 	oldCertExpiration, oldCertRefreshes        *family
 
 	// The destination service.
-	controlConnected, controlAge, controlStreams, controlWatched *family
-	controlMessages, controlRequests, controlResponses           *family
+	controlConnected, controlAge, controlStreams, controlWatched, controlPorts *family
+	controlMessages, controlRequests, controlResponses                         *family
 
 	latencyBounds bounds // Linkerd's, in milliseconds
 	detectBounds  bounds // Linkerd's 0.001 and 0.1 and some between, in seconds

@@ -21,7 +21,6 @@ import (
 	"github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
@@ -69,6 +68,7 @@ type Client struct {
 	dirty   map[netip.AddrPort]struct{}
 	wake    chan struct{} // has room for one
 	streams sync.WaitGroup
+	ports   *Ports // nil: nobody asks who may call; set before Run
 
 	noPolicy atomic.Bool // the server has no policy API
 	up       atomic.Bool
@@ -78,17 +78,6 @@ type Client struct {
 	requests atomic.Uint64
 	failures atomic.Uint64
 	open     atomic.Int64
-}
-
-// Stats are numbers for metrics.
-type Stats struct {
-	Connected bool
-	Age       time.Duration // for how long what is known may be out of date; 0: it is not
-	Streams   int           // open
-	Watched   int           // destinations
-	Messages  uint64
-	Requests  uint64 // streams begun
-	Failures  uint64 // of streams
 }
 
 // Open reads the configuration. It does not connect.
@@ -189,6 +178,10 @@ func (c *Client) Run(ctx context.Context, cache *discovery.Cache) {
 	for _, l := range c.lookups {
 		l.begin()
 	}
+	if c.ports != nil {
+		c.ports.run()
+		defer c.ports.end()
+	}
 	c.mu.Unlock()
 	c.streams.Go(func() { c.look(ctx) })
 	c.serve(ctx, cache)
@@ -207,6 +200,8 @@ const settle = time.Millisecond
 func (c *Client) serve(ctx context.Context, cache *discovery.Cache) {
 	sweep := time.NewTicker(max(c.cfg.Idle/2, 100*time.Millisecond))
 	defer sweep.Stop()
+	ports := time.NewTicker(portsRound)
+	defer ports.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -214,6 +209,10 @@ func (c *Client) serve(ctx context.Context, cache *discovery.Cache) {
 		case <-sweep.C:
 			cache.Sweep()
 			c.forget(cache)
+		case <-ports.C:
+			if c.ports != nil {
+				c.ports.sweep()
+			}
 		case <-c.wake:
 			time.Sleep(settle)
 			c.mu.Lock()
@@ -243,50 +242,6 @@ func (c *Client) forget(cache *discovery.Cache) {
 			delete(c.lookups, dst)
 		}
 	}
-}
-
-// look follows the state of the connection.
-func (c *Client) look(ctx context.Context) {
-	c.conn.Connect()
-	for {
-		state := c.conn.GetState()
-		switch state {
-		case connectivity.Shutdown:
-			return
-		case connectivity.Ready:
-			if !c.up.Swap(true) {
-				c.cfg.Log.Info("destination service connected")
-			}
-			c.down.Store(0)
-			c.failed.Store(false)
-		case connectivity.TransientFailure:
-			c.failed.Store(true)
-			fallthrough
-		default:
-			if c.up.Swap(false) {
-				c.down.Store(time.Now().UnixNano())
-				c.cfg.Log.Warn("destination service lost: what was heard last counts")
-			}
-			if state == connectivity.Idle {
-				c.conn.Connect()
-			}
-		}
-		if !c.conn.WaitForStateChange(ctx, state) {
-			return
-		}
-	}
-}
-
-// Stats returns numbers for metrics.
-func (c *Client) Stats() Stats {
-	c.mu.Lock()
-	watched := len(c.lookups)
-	c.mu.Unlock()
-	s := Stats{Connected: c.up.Load(), Streams: int(c.open.Load()), Watched: watched, Messages: c.messages.Load(), Requests: c.requests.Load(), Failures: c.failures.Load()}
-	if since := c.down.Load(); since != 0 {
-		s.Age = time.Since(time.Unix(0, since))
-	}
-	return s
 }
 
 func (c *Client) destinations() destination.DestinationClient {

@@ -116,7 +116,10 @@ func (l *lookup) followProfile(ctx context.Context) {
 			}
 			return err
 		}, err
-	}, func() { l.said(func() bool { l.hasProfile = true; return true }) })
+	}, func(codes.Code) time.Duration {
+		l.said(func() bool { l.hasProfile = true; return true })
+		return refusedAfter
+	})
 }
 
 func (l *lookup) followPolicy(ctx context.Context) {
@@ -134,7 +137,10 @@ func (l *lookup) followPolicy(ctx context.Context) {
 			}
 			return err
 		}, err
-	}, func() { l.said(func() bool { l.hasPolicy = true; return true }) })
+	}, func(codes.Code) time.Duration {
+		l.said(func() bool { l.hasPolicy = true; return true })
+		return refusedAfter
+	})
 }
 
 // said takes an answer: set stores it and reports whether it is another one.
@@ -230,7 +236,10 @@ func (c *Client) followMembers(ctx context.Context, path string, m *members) {
 			}
 			return err
 		}, err
-	}, func() { c.membersAre(m, wire.Endpoints{}) })
+	}, func(codes.Code) time.Duration {
+		c.membersAre(m, wire.Endpoints{})
+		return refusedAfter
+	})
 }
 
 func (c *Client) membersAre(m *members, now wire.Endpoints) {
@@ -247,8 +256,9 @@ func (c *Client) membersAre(m *members, now wire.Endpoints) {
 const refusedAfter = 30 * time.Second
 
 // follow keeps a stream open until ctx ends: open begins it and returns what takes
-// one message. none is called where the server says that there is no answer.
-func (c *Client) follow(ctx context.Context, open func(context.Context) (func() error, error), none func()) {
+// one message. none is called where the server says that there is no answer, and
+// says when to ask again; 0: as after any other failure.
+func (c *Client) follow(ctx context.Context, open func(context.Context) (func() error, error), none func(codes.Code) time.Duration) {
 	pause := newPause()
 	for ctx.Err() == nil {
 		heard, err := c.stream(ctx, open)
@@ -262,8 +272,9 @@ func (c *Client) follow(ctx context.Context, open func(context.Context) (func() 
 		wait := pause.next()
 		switch status.Code(err) {
 		case codes.Unimplemented, codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.PermissionDenied:
-			none()
-			wait = refusedAfter
+			if again := none(status.Code(err)); again > 0 {
+				wait = again
+			}
 		}
 		c.cfg.Log.Debug("a stream of the destination service ended", "err", err, "again_in", wait)
 		t := time.NewTimer(wait)

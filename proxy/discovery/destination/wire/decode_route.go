@@ -326,11 +326,7 @@ func (in *parsed) grpcRule(from *outbound.GrpcRoute_Rule) route.Rule {
 	policy := grpcPolicy(from)
 	to := route.Rule{Policy: &policy}
 	for _, m := range from.GetMatches() {
-		one := route.Match{Headers: headersOf(m.GetHeaders())}
-		if rpc := m.GetRpc(); rpc.GetService() != "" || rpc.GetMethod() != "" {
-			one.RPC = &route.RPCMatch{Type: "Exact", Service: rpc.GetService(), Method: rpc.GetMethod()}
-		}
-		to.Matches = append(to.Matches, one)
+		to.Matches = append(to.Matches, grpcMatchOf(m))
 	}
 	failing := false
 	to.Filters, failing = grpcFiltersOf(from.GetFilters())

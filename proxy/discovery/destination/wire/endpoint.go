@@ -187,6 +187,7 @@ const (
 	ownView  protowire.Number = 14905 // of an OutboundPolicy: JSON, see own
 	ownNode  protowire.Number = 14906 // of a WeightedAddr: the name of the node
 	ownNoTLS protowire.Number = 14907 // of a WeightedAddr: why it is not meshed
+	ownPort  protowire.Number = 14908 // of an inbound.Server: JSON, see portOwn
 )
 
 // setText puts a text into a field of our own; an empty one is left out.

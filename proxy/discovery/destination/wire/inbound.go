@@ -30,6 +30,7 @@ func Inbound(p *policy.Port, ips []netip.Addr) *inbound.Server {
 	local := []policy.Network{{CIDR: netip.MustParsePrefix("127.0.0.0/8")}, {CIDR: netip.MustParsePrefix("::1/128")}}
 	localhost := policy.Grant{Ref: policy.Ref{Kind: "default", Name: "localhost"}, From: [][]policy.Network{local}}
 	out.Authorizations = authorizations(append([]policy.Grant{localhost}, d.Grants...))
+	setBytes(out, ownPort, ownOfPort(d))
 	return out
 }
 
