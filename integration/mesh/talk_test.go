@@ -55,7 +55,7 @@ func spokens() []spoken {
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	return []spoken{
 		{name: "http1", port: 8080, start: servers.HTTP1, talk: talkHTTP("--http1.1"), first: get, requests: true, session: "http/2", kind: "http/1"},
-		{name: "http2", port: 8081, start: servers.HTTP2, talk: talkHTTP("--http2-prior-knowledge"), first: preface, requests: true, session: "http/2", kind: "http/2"},
+		{name: "http2", port: 8081, start: servers.HTTP2, talk: talkHTTP2, words: "broken", first: preface, requests: true, session: "http/2", kind: "http/2"},
 		{name: "websocket", port: 8082, start: servers.WebSocket, talk: talkWebSocket, first: get, requests: true, session: "http/1", kind: "http/1"},
 		{name: "grpc", port: 8083, start: servers.GRPC, talk: talkGRPC, first: preface, requests: true, session: "http/2", kind: "http/2"},
 		{name: "connect", port: 8084, start: startForwardProxy, talk: talkConnect, first: get, requests: true, session: "http/1", kind: "http/1"},
@@ -83,6 +83,15 @@ func talkHTTP(version string) func(*testing.T, *world, netip.AddrPort, string) {
 		if got := w.run(t, "curl", "-sS", "-m", "15", version, "--data", mark, "-H", "x-mark: "+mark, url); got != "hello from nginx" {
 			t.Errorf("curl: %q", got)
 		}
+	}
+}
+
+// talkHTTP2 only asks: nginx resets a stream whose body it does not read, which curl
+// may take for an error.
+func talkHTTP2(t *testing.T, w *world, to netip.AddrPort, mark string) {
+	// One request a connection: this curl fails on the second by itself.
+	if got := w.run(t, "curl", "-sS", "-m", "15", "--http2-prior-knowledge", "http://"+to.String()+"/500"); got != mark {
+		t.Errorf("curl: %q", got)
 	}
 }
 
@@ -156,10 +165,14 @@ func startForwardProxy(t testing.TB, p servers.Place) {
 // serveHTTP serves HTTP/1 and HTTP/2 with prior knowledge in a namespace.
 func serveHTTP(t testing.TB, p servers.Place, h http.HandlerFunc) {
 	t.Helper()
+	serveOn(t, p.Net.Listen(t, p.Addr), h)
+}
+
+func serveOn(t testing.TB, l net.Listener, h http.HandlerFunc) {
+	t.Helper()
 	s := &http.Server{Handler: h, Protocols: &http.Protocols{}}
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
-	l := p.Net.Listen(t, p.Addr)
 	done := make(chan struct{})
 	go func() { defer close(done); s.Serve(l) }()
 	t.Cleanup(func() { s.Close(); <-done })

@@ -239,3 +239,15 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// redirectedWeb is web's proxy where db has none of ours.
+func redirectedWeb(t testing.TB, w *world) *built.Proxy {
+	t.Helper()
+	p := built.Redirected(t, program, w.web.ns, nil, "--resources", w.resources, "--namespace", "shop", "--pod", "web", "--identity-dir", w.web.dir)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("web's proxy:\n%s", p.Logged(t))
+		}
+	})
+	return p
+}
