@@ -29,15 +29,29 @@ DEPS := iptables nftables iproute2 procps util-linux libcap2-bin curl nghttp2-cl
 	mariadb-server mariadb-client postgresql redis-server memcached nats-server \
 	opensmtpd openssh-server nginx-light podman runc
 
-# Two packages at a time and at most four parallel tests in each: namespaces and
-# real servers share the machine's cores.
-TESTFLAGS := -count=1 -p 2 -parallel 4 -timeout 8m
+# What make kube-e2e runs pods with, besides the programs that it builds.
+KUBEDEPS := containerd runc containernetworking-plugins catatonit podman nftables iproute2 \
+	util-linux libcap2-bin curl
+
+# Three packages at a time and at most four parallel tests in each: namespaces and
+# real servers share the machine's cores, but mostly they wait.
+TESTFLAGS := -count=1 -p 3 -parallel 4 -timeout 8m
 
 define need_root
 	if [ "$$(id -u)" -ne 0 ]; then
 		echo "make $@ makes network namespaces: run it as root (sudo make $@)" >&2
 		exit 77
 	fi
+endef
+
+# All tests that run the program run this one, in a folder that any user reaches:
+# the proxy is not root, and the tree may be.
+define under_test
+	dir=$$(mktemp -d)
+	trap 'rm -rf "$$dir"' EXIT
+	chmod 711 "$$dir"
+	install -m 755 bin/meshctl "$$dir/meshctl"
+	export MESHCTL_UNDER_TEST=$$dir/meshctl
 endef
 
 ##@ Everyday
@@ -59,6 +73,7 @@ build: ## compile bin/meshctl, static
 test: ## all tests: unit, golden, namespaces, real servers (root)
 	@$(need_root)
 	$(MAKE) --no-print-directory deps build
+	$(under_test)
 	MESHCTL_NETNS=require CGO_ENABLED=0 $(GO) test $(TESTFLAGS) -json $(PKG) | $(GO) run ./internal/tools/testsum
 
 .PHONY: check
@@ -86,6 +101,7 @@ race: ## the tests under the race detector (root, a C compiler)
 integration: ## only the namespaces and the real servers (root)
 	@$(need_root)
 	$(MAKE) --no-print-directory deps build
+	$(under_test)
 	MESHCTL_NETNS=require CGO_ENABLED=0 $(GO) test $(TESTFLAGS) -json ./redirect/... ./integration/... | $(GO) run ./internal/tools/testsum
 
 .PHONY: kube-programs
@@ -96,6 +112,15 @@ kube-programs: ## etcd and kube-apiserver from Go modules, cached outside the tr
 kube-test: ## discovery from a real Kubernetes API server
 	@$(MAKE) --no-print-directory kube-programs build
 	MESHCTL_KUBE=require CGO_ENABLED=0 $(GO) test $(TESTFLAGS) -json ./integration/kube/... | $(GO) run ./internal/tools/testsum
+
+.PHONY: kube-e2e
+kube-e2e: ## a whole Kubernetes with the real kubelet, and meshctl in it (root; its programs are built once)
+	@$(need_root)
+	$(MAKE) --no-print-directory deps DEPS='$(KUBEDEPS)'
+	$(MAKE) --no-print-directory build
+	.ci/kube etcd kube-apiserver kubectl kube-controller-manager kube-scheduler kubelet kube-proxy
+	MESHCTL_KUBENODE=1 MESHCTL_NETNS=require MESHCTL_UNDER_TEST=$(CURDIR)/bin/meshctl CGO_ENABLED=0 \
+		$(GO) test -count=1 -v -timeout 15m ./integration/kubenode | grep -v '^=== '
 
 .PHONY: kube-scale
 kube-scale: ## 5,000 Services and 50,000 endpoints in it: the figures of docs/scale.md

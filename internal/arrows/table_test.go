@@ -81,16 +81,18 @@ var floors = map[string]int{
 	"internal/simulation":      2,
 	"internal/tools/balancing": 3,
 
-	"integration":             7,
-	"integration/conformance": 7,
-	"integration/cases":       7,
-	"integration/targets":     7,
-	"integration/mesh":        7,
-	"integration/kube":        6,
-	"integration/bench":       7,
-	"integration/built":       3,
-	"integration/lab":         1,
-	"integration/servers":     2,
+	"integration":              7,
+	"integration/conformance":  7,
+	"integration/cases":        7,
+	"integration/targets":      7,
+	"integration/mesh":         7,
+	"integration/kube":         6,
+	"integration/kubenode":     7,
+	"integration/kubenode/app": 1,
+	"integration/bench":        7,
+	"integration/built":        3,
+	"integration/lab":          1,
+	"integration/servers":      2,
 }
 
 // arrow is one allowed import between two packages of this module.
@@ -210,6 +212,7 @@ var arrows = []arrow{
 	{"proxy/discovery/kube", "proxy/discovery/file", "has objects read by the code that reads files"},
 	{"proxy/discovery/destination", "proxy/discovery", "is a Source whose answers come later"},
 	{"proxy/discovery/destination", "proxy/discovery/destination/wire", "reads the messages of the API"},
+	{"proxy/discovery/destination", "proxy/policy", "is an Inbound, too: who may call, as the control plane says"},
 	{"proxy/discovery/destination", "proxy/identity", "whom it speaks to, and as whom"},
 	{"proxy/discovery/destination", "internal/ports", "the default list, for addresses outside"},
 	{"proxy/discovery/destination/wire", "proxy/discovery", "Views, to messages and back"},
@@ -281,6 +284,8 @@ var arrows = []arrow{
 	{"integration/servers", "integration/lab", "servers listen inside a namespace"},
 	{"integration/built", "integration/lab", "runs the program without the test's own settings"},
 	{"integration/built", "integration/servers", "runs the program as servers are run"},
+	{"integration/kubenode", "integration/built", "the program that goes into the image"},
+	{"integration/kubenode", "integration/lab", "the environment without the test's own settings"},
 }
 
 // library is a dependency that only some packages may use.
