@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/internal/subnet"
 )
 
 func TestThePlanHoldsTheRulesInOrder(t *testing.T) {
@@ -222,7 +223,7 @@ func set(list string) ports.Set {
 }
 
 func prefixes(list string) []netip.Prefix {
-	s, err := ParseSubnets(list)
+	s, err := subnet.Parse(list)
 	if err != nil {
 		panic(err)
 	}

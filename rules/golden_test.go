@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/internal/subnet"
 	"github.com/meshctl/meshctl/rules"
 	"github.com/meshctl/meshctl/rules/iptables"
 	"github.com/meshctl/meshctl/rules/nftables"
@@ -148,11 +149,11 @@ func set(c *rules.Config, flag, value string) (err error) {
 	case "--only-outbound-ports":
 		over(&c.OnlyOutboundPorts)
 	case "--skip-inbound-subnets":
-		c.SkipInboundSubnets, err = rules.ParseSubnets(value)
+		c.SkipInboundSubnets, err = subnet.Parse(value)
 	case "--skip-outbound-subnets":
-		c.SkipOutboundSubnets, err = rules.ParseSubnets(value)
+		c.SkipOutboundSubnets, err = subnet.Parse(value)
 	case "--skip-subnets":
-		c.SkipInboundSubnets, err = rules.ParseSubnets(value)
+		c.SkipInboundSubnets, err = subnet.Parse(value)
 		c.SkipOutboundSubnets = c.SkipInboundSubnets
 	case "--no-ipv6":
 		c.NoIPv6 = true

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/internal/subnet"
 )
 
 // FieldError says which field of a Config cannot be, and why.
@@ -97,13 +98,13 @@ func covers(item ports.Range, port uint16) string {
 }
 
 func (c Config) checkSubnets() *FieldError {
-	for _, list := range []struct {
-		field   string
-		subnets []netip.Prefix
+	for _, l := range []struct {
+		field string
+		list  []netip.Prefix
 	}{{"skip-inbound-subnets", c.SkipInboundSubnets}, {"skip-outbound-subnets", c.SkipOutboundSubnets}} {
-		for _, s := range list.subnets {
-			if reason := wrongSubnet(s); reason != "" {
-				return &FieldError{list.field, fmt.Sprintf("%s: %s", s, reason)}
+		for _, s := range l.list {
+			if reason := subnet.Wrong(s); reason != "" {
+				return &FieldError{l.field, fmt.Sprintf("%s: %s", s, reason)}
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/meshctl/meshctl/internal/annotation"
+	"github.com/meshctl/meshctl/internal/subnet"
 	"github.com/meshctl/meshctl/proxy"
 	"github.com/meshctl/meshctl/proxy/policy"
 )
@@ -61,7 +62,7 @@ func (p *policyFlags) config() (proxy.InboundPolicy, error) {
 			return out, usagef("--default-inbound-policy: %w", err)
 		}
 	}
-	if out.ClusterNetworks, err = annotation.ParseSubnets(p.networks); err != nil {
+	if out.ClusterNetworks, err = subnet.Parse(p.networks); err != nil {
 		return out, usagef("--policy-cluster-networks: %w", err)
 	}
 	if out.ClusterNetworks == nil {

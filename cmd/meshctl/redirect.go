@@ -134,7 +134,7 @@ func (o *redirectFlags) run(cmd *cobra.Command, args []string) error {
 	defer ns.Close()
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
-	for _, w := range warnings(config) {
+	for _, w := range config.Warnings() {
 		log.Warn(w)
 	}
 	r := redirection{ns: ns, plan: plan, options: options, log: log, out: cmd.OutOrStdout(), flags: o, proxyArgs: args}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"net/netip"
 	"os"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/internal/subnet"
 	"github.com/meshctl/meshctl/rules"
 )
 
@@ -121,45 +121,13 @@ func (r *ruleFlags) subnetLists(c *rules.Config) error {
 		{"skip-inbound-subnets", r.skipInSubnets, []*[]netip.Prefix{&c.SkipInboundSubnets}},
 		{"skip-outbound-subnets", r.skipOutSubnets, []*[]netip.Prefix{&c.SkipOutboundSubnets}},
 	} {
-		for i, item := range l.list {
-			prefix, err := parseSubnet(item)
-			if err != nil {
-				return usagef("--%s: item %d, %q: %w", l.flag, i+1, item, err)
-			}
-			for _, to := range l.to {
-				*to = append(*to, prefix)
-			}
+		list, err := subnet.Parse(strings.Join(l.list, ","))
+		if err != nil {
+			return usagef("--%s: %w", l.flag, err)
+		}
+		for _, to := range l.to {
+			*to = append(*to, list...)
 		}
 	}
 	return nil
-}
-
-// parseSubnet reads a CIDR, or a lone address as the subnet of itself.
-func parseSubnet(item string) (netip.Prefix, error) {
-	item = strings.TrimSpace(item)
-	if addr, err := netip.ParseAddr(item); err == nil && addr.Zone() == "" {
-		return netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
-	prefix, err := netip.ParsePrefix(item)
-	if err != nil {
-		return prefix, fmt.Errorf("no subnet: want an address and a length, as 10.0.0.0/8")
-	}
-	return prefix.Masked(), nil
-}
-
-// warnings are what a user should know of a configuration that is allowed.
-func warnings(c rules.Config) []string {
-	var out []string
-	if c.NoIPv6 {
-		out = append(out, "IPv6 is left alone: IPv6 connections go around the proxy")
-	}
-	for _, l := range []struct {
-		name string
-		set  ports.Set
-	}{{"inbound", c.SkipInboundPorts}, {"outbound", c.SkipOutboundPorts}} {
-		if l.set.Len() == 65535 {
-			out = append(out, "every "+l.name+" port is skipped: nothing "+l.name+" is redirected")
-		}
-	}
-	return out
 }

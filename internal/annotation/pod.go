@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/internal/subnet"
 )
 
 // Pod is what a pod's annotations say. A nil pointer means "not said". Lists of
@@ -76,7 +77,7 @@ func (p *Pod) take(e Entry) {
 	case SkipOutboundPorts:
 		p.SkipOutboundPorts = &e.Value
 	case SkipSubnets:
-		p.SkipSubnets, _ = ParseSubnets(e.Value)
+		p.SkipSubnets, _ = subnet.Parse(e.Value)
 	case InboundPort:
 		p.InboundPort = said(ParsePort(e.Value))
 	case OutboundPort:

@@ -3,12 +3,12 @@ package annotation
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/internal/subnet"
 )
 
 // ParseDuration reads Linkerd's durations: a whole number and one of ms, s, m,
@@ -29,31 +29,6 @@ func ParseDuration(value string) (time.Duration, error) {
 		return 0, fmt.Errorf("negative: %q", value)
 	}
 	return d, nil
-}
-
-// ParseSubnets reads a comma list of subnets of both families; an address alone
-// is a subnet of one.
-func ParseSubnets(value string) ([]netip.Prefix, error) {
-	var out []netip.Prefix
-	if strings.TrimSpace(value) == "" {
-		return nil, nil
-	}
-	for i, item := range strings.Split(value, ",") {
-		item = strings.TrimSpace(item)
-		p, err := netip.ParsePrefix(item)
-		if err != nil {
-			a, err := netip.ParseAddr(item)
-			if err != nil || a.Zone() != "" {
-				return nil, fmt.Errorf("item %d %q: not a subnet", i+1, item)
-			}
-			p = netip.PrefixFrom(a, a.BitLen())
-		}
-		if p.Addr().Is4In6() {
-			return nil, fmt.Errorf("item %d %q: an IPv4 subnet in IPv6 clothes: write it as IPv4", i+1, item)
-		}
-		out = append(out, p.Masked())
-	}
-	return out, nil
 }
 
 // ParsePort reads one port, 1 to 65535.
@@ -104,7 +79,7 @@ func (t Type) check(value string) error {
 	case PlainPorts:
 		_, err = ports.ParseOver(value, ports.Set{})
 	case Subnets:
-		_, err = ParseSubnets(value)
+		_, err = subnet.Parse(value)
 	case Port:
 		_, err = ParsePort(value)
 	case ID:

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/internal/subnet"
 	"github.com/meshctl/meshctl/rules"
 )
 
@@ -153,7 +154,7 @@ func set(list string) ports.Set {
 }
 
 func prefixes(list string) []netip.Prefix {
-	s, err := rules.ParseSubnets(list)
+	s, err := subnet.Parse(list)
 	if err != nil {
 		panic(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshctl/meshctl/internal/ports"
+	"github.com/meshctl/meshctl/internal/subnet"
 	"github.com/meshctl/meshctl/rules"
 )
 
@@ -217,7 +218,7 @@ func portSet(list string) ports.Set {
 }
 
 func prefixes(list string) []netip.Prefix {
-	s, err := rules.ParseSubnets(list)
+	s, err := subnet.Parse(list)
 	if err != nil {
 		panic(err)
 	}
