@@ -84,10 +84,11 @@ func TestProbesPassAClosedGate(t *testing.T) {
 	bound(t, open(t, pair.Pod.Path()))
 	for from, to := range map[string]netip.Addr{"198.19.255.7": lab.PodV4, "2001:db8:6d65:7368::7": lab.PodV6} {
 		client := netip.MustParseAddr(from)
-		pair.Peer.Run(t, "ip", "addr", "add", from, "dev", "lo")
-		if client.Is6() { // not before duplicate detection is over
-			pair.Peer.Run(t, "ip", "addr", "change", from, "dev", "lo", "nodad")
+		add := []string{"addr", "add", from, "dev", "lo"}
+		if client.Is6() { // without duplicate detection, during which nobody may bind to it
+			add = append(add, "nodad")
 		}
+		pair.Peer.Run(t, "ip", add...)
 		conn, err := pair.Peer.Dial(lab.Owner{}, netip.AddrPortFrom(client, 0), netip.AddrPortFrom(to, 4143), time.Second)
 		if err != nil {
 			t.Fatalf("from %s: %v", from, err)

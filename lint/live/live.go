@@ -119,7 +119,7 @@ func (r *reader) group(ctx context.Context, g group) error {
 	if g.name == "" {
 		root = "/api"
 	}
-	have := g.resources
+	var have []string
 	if g.version == "" {
 		var api metav1.APIGroup
 		err := r.get(ctx, root, nil, &api)
@@ -130,7 +130,6 @@ func (r *reader) group(ctx context.Context, g group) error {
 			return err
 		}
 		g.version = api.PreferredVersion.Version
-		have = nil
 		for _, v := range slices.Concat([]string{g.version}, versions(api)) {
 			var list metav1.APIResourceList
 			if err := r.get(ctx, root+"/"+v, nil, &list); err != nil {
@@ -143,7 +142,6 @@ func (r *reader) group(ctx context.Context, g group) error {
 			}
 		}
 	} else {
-		have = nil
 		for _, res := range g.resources {
 			have = append(have, g.version+"/"+res)
 		}
