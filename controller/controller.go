@@ -45,10 +45,11 @@ type Config struct {
 
 // Server serves the APIs. See Register and Changed.
 type Server struct {
-	cfg  Config
-	hub  *hub
-	done chan struct{}
-	once sync.Once
+	cfg    Config
+	hub    *hub
+	tables tables
+	done   chan struct{}
+	once   sync.Once
 
 	streams [kinds]atomic.Int64
 	sent    atomic.Uint64

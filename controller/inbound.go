@@ -9,7 +9,6 @@ import (
 
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
 	"github.com/meshctl/meshctl/proxy/discovery/destination/wire"
-	"github.com/meshctl/meshctl/proxy/policy"
 )
 
 // inboundAPI is io.linkerd.proxy.inbound.InboundServerPolicies.
@@ -68,17 +67,10 @@ func (a inboundAPI) WatchPort(in *inbound.PortSpec, out inbound.InboundServerPol
 
 // mayCall computes who may call a pod's port.
 func (t *topic) mayCall(s *cluster.Snapshot) *answer {
-	objects := s.Policies()
-	pod := objects.Own(t.namespace, t.name, nil)
+	pod := s.PolicyPod(t.namespace, t.name)
 	if pod == nil {
 		return &answer{}
 	}
-	cfg := t.hub.server.cfg.Policy
-	cfg.Pod = *pod
-	if pod.Default != 0 {
-		cfg.Default = pod.Default
-	} else if d := objects.DefaultOf(t.namespace); d != 0 {
-		cfg.Default = d
-	}
-	return &answer{inbound: wire.Inbound(policy.Compile(cfg, objects).Port(t.port), pod.IPs)}
+	server := t.hub.server
+	return &answer{inbound: wire.Inbound(server.tables.table(s, server.cfg.Policy, pod).Port(t.port), pod.IPs)}
 }

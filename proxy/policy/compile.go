@@ -104,6 +104,17 @@ func Compile(cfg Config, objects Objects) *Table {
 	return t
 }
 
+// In are the objects that can matter to pods of a namespace, for several Tables.
+func (all *Objects) In(namespace string) Objects {
+	out := relevant(*all, namespace)
+	for _, n := range all.Namespaces {
+		if n.Name == namespace {
+			out.Namespaces = append(out.Namespaces, n)
+		}
+	}
+	return out
+}
+
 // relevant are the objects that can matter to a pod of the namespace.
 func relevant(all Objects, namespace string) Objects {
 	return Objects{

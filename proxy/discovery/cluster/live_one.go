@@ -19,8 +19,12 @@ func (l *Live) one(it Item, change *discovery.Change) {
 	case SliceKind:
 		l.slice(n, first(it.Objects.Slices), change)
 	case PodKind:
-		change.Policies = change.Policies || !reflect.DeepEqual(l.own[n], l.ownOf(it))
+		// Of a pod among those of everyone the Change says its name, and nobody looks at all.
+		change.Policies = change.Policies || !l.s.cfg.Everyone && !reflect.DeepEqual(l.own[n], l.ownOf(it))
 		l.keepOwn(it)
+		if l.s.cfg.Everyone {
+			l.s.keepOwn(n, l.own[n])
+		}
 		l.pod(n, first(it.Objects.Pods), change)
 	}
 }
@@ -169,6 +173,15 @@ func (l *Live) keepOwn(it Item) {
 		l.own[n] = p
 	} else {
 		delete(l.own, n)
+	}
+}
+
+// keepOwn is the same for what the picture says.
+func (s *Snapshot) keepOwn(n name, p *policy.Pod) {
+	if p == nil {
+		delete(s.own, n)
+	} else {
+		s.own[n] = p
 	}
 }
 

@@ -242,3 +242,35 @@ func TestPoliciesAreAskedAboutPodsOfTheClientsNamespaceOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestAPodAmongEveryonesIsAskedAboutByItself(t *testing.T) {
+	l := cluster.NewLive(cluster.Config{Everyone: true})
+	item := func(label string) cluster.Item {
+		o := discovery.Object{Kind: "Pod", Namespace: "shop", Name: "a"}
+		return cluster.Item{Key: cluster.Key{cluster.PodKind, "shop", "a"}, Objects: cluster.Objects{Pods: []*cluster.Pod{{Object: o}},
+			Policies: policy.Objects{Pods: []*policy.Pod{{Object: policy.Object{Namespace: "shop", Name: "a"}, Labels: map[string]string{"app": label}}}}}}
+	}
+	for _, label := range []string{"web", "db"} {
+		change := l.Apply([]cluster.Item{item(label)})
+		if _, named := change.Pods["shop/a"]; change.Policies || change.All || !named {
+			t.Errorf("%s: %+v", label, change)
+		}
+		l.Read(func(s *cluster.Snapshot) {
+			if p := s.PolicyPod("shop", "a"); p == nil || p.Labels["app"] != label {
+				t.Errorf("%s: %+v", label, p)
+			}
+		})
+	}
+	l.Apply([]cluster.Item{{Key: cluster.Key{"policy.linkerd.io/Server", "shop", "s"}, Objects: cluster.Objects{Policies: policy.Objects{Servers: []*policy.Server{{}}}}}}) // a new picture
+	l.Read(func(s *cluster.Snapshot) {
+		if s.PolicyPod("shop", "a") == nil {
+			t.Error("a new picture has forgotten the pod")
+		}
+	})
+	l.Apply([]cluster.Item{{Key: cluster.Key{cluster.PodKind, "shop", "a"}}})
+	l.Read(func(s *cluster.Snapshot) {
+		if s.PolicyPod("shop", "a") != nil {
+			t.Error("a pod that is gone is known")
+		}
+	})
+}

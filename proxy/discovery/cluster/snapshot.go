@@ -59,6 +59,7 @@ type Snapshot struct {
 	routes      map[parent][]*Route
 	tables      map[tableKey]*compiled
 	policies    policy.Objects
+	own         map[name]*policy.Pod // of all clients, if the picture is for everyone
 }
 
 // member is an endpoint of a headless Service.
@@ -102,6 +103,12 @@ func Build(cfg Config, all Objects, before *Snapshot) *Snapshot {
 	s.addEgresses(all.Egresses)
 	s.addRoutes(all.Routes)
 	s.policies = all.Policies
+	if cfg.Everyone {
+		s.own = make(map[name]*policy.Pod, len(all.Policies.Pods))
+		for _, p := range all.Policies.Pods {
+			s.own[name{p.Namespace, p.Name}] = p
+		}
+	}
 	s.compile(before)
 	return s
 }
