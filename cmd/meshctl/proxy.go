@@ -74,7 +74,7 @@ func (p *proxyFlags) register(cmd *cobra.Command) {
 	f.DurationVar(&c.Outbound.ConnectTimeout, "outbound-connect-timeout", 0, "--connect-timeout of what goes out, where it differs")
 	f.DurationVar(&c.IdleTimeout, "idle-timeout", c.IdleTimeout, "end an opaque connection on which nothing passes for this time; 0 = never")
 	f.DurationVar(&c.HalfCloseTimeout, "half-close-timeout", c.HalfCloseTimeout, "end a half-closed connection on which nothing passes for this time; 0 = never")
-	f.IntVar(&c.MaxDetecting, "max-detecting", c.MaxDetecting, "connections that may wait for their first bytes at once; further ones are relayed as TCP; 0 = no limit")
+	f.IntVar(&c.MaxDetecting, "max-detecting", c.MaxDetecting, "connections that may wait for their first bytes, or for a TLS handshake with the proxy, at once; further ones are relayed as TCP, or closed if they have begun a handshake; 0 = no limit")
 	f.IntVar(&c.MaxHead, "max-head", c.MaxHead, "bytes that a request's head may have where requests are taken one by one; a larger one is answered 431")
 	f.DurationVar(&c.ShutdownGracePeriod, "shutdown-grace-period", c.ShutdownGracePeriod, "how long a drain may take")
 	f.BoolVar(&c.NoAdminShutdown, "no-admin-shutdown", false, "no POST /shutdown on the admin port")

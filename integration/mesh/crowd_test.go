@@ -148,3 +148,61 @@ func ping() error {
 	}
 	return nil
 }
+
+// Who begins handshakes and does not go on is bounded as other silent clients are.
+func TestHandshakesThatDoNotGoOnAreBounded(t *testing.T) {
+	t.Parallel()
+	w := meshed(t, setup{dbFlags: []string{"--max-detecting", "50"}, before: func(w *world) { startApplication(t, w.Peer.Listen(t, at(5000))) }})
+	hello := clientHello(t, dbID, alpn)
+	var all []*net.TCPConn
+	for range 60 {
+		conn := w.around(t, at(4143))
+		_, err := conn.Write(hello)
+		must(t, err)
+		all = append(all, conn)
+	}
+	await(t, "ten too many are turned away", func() bool {
+		s := w.db.Sample(t)
+		return s.Sum("meshctl_detecting_connections") == 50 && s.Sum("inbound_tcp_errors_total", `error="tls handshake"`) == 10
+	})
+	for _, c := range all {
+		c.Close()
+	}
+	await(t, "others are served again", func() bool { return w.db.Sample(t).Sum("meshctl_detecting_connections") == 0 })
+	if !w.asks(t, 5000) {
+		t.Error("no answer")
+	}
+}
+
+// inTwo writes its first bytes in two segments.
+type inTwo struct {
+	net.Conn
+	once sync.Once
+}
+
+// Write waits between the two.
+func (c *inTwo) Write(b []byte) (n int, err error) {
+	c.once.Do(func() {
+		if n, err = c.Conn.Write(b[:len(b)/2]); err == nil {
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	if err != nil {
+		return n, err
+	}
+	m, err := c.Conn.Write(b[n:])
+	return n + m, err
+}
+
+// A ClientHello with today's keys has more than one segment. A server that speaks
+// first is heard behind it all the same.
+func TestAServerThatSpeaksFirstIsHeardBehindAHelloInTwoParts(t *testing.T) {
+	t.Parallel()
+	w := meshed(t, setup{before: func(w *world) { greet(t, w.Peer.Listen(t, at(2600))) }})
+	cfg := proxyTLS(w.pool())
+	cfg.Certificates = []tls.Certificate{issued(t, w.ca, webID).TLS()}
+	conn := tls.Client(&inTwo{Conn: w.around(t, at(2600))}, cfg)
+	began := time.Now()
+	converse(t, conn, conn, "", "220 hello\r\n")
+	within(t, "the greeting", time.Since(began), 6*time.Second) // the time-out of detection is 10 s
+}

@@ -20,6 +20,9 @@ const heldMost = 16 << 20
 // errTooSlow ends a handshake, or the wait for a transport header.
 var errTooSlow = errors.New("the client has not finished in the time for detection")
 
+// errCrowded ends a handshake before it has begun.
+var errCrowded = errors.New("too many clients are in the middle of theirs")
+
 // readHead reads the client's first bytes until they say what it speaks.
 func (fl *flow) readHead() {
 	for {
@@ -102,13 +105,10 @@ func (fl *flow) waitForClient() {
 	if fl.waiting {
 		return
 	}
-	if n := f.detecting.Add(1); f.cfg.MaxDetecting > 0 && n > int64(f.cfg.MaxDetecting) {
-		f.detecting.Add(-1)
+	if !fl.beginWaiting() {
 		fl.decide(detect.Result{Kind: protocol.Opaque, Reason: detect.ReasonCrowded}, fl.head)
 		return
 	}
-	fl.waiting = true
-	f.metrics.Detecting(1)
 	loop.StartAt(&fl.deadline, fl.started+fl.detectFor(), fl)
 	if fl.declared || fl.head != nil || !fl.route.Early || f.cfg.EarlyDialAfter <= 0 {
 		return
@@ -126,6 +126,19 @@ func (fl *flow) detectFor() time.Duration {
 		return p.DetectTimeout
 	}
 	return fl.lane.forwarder.cfg.DetectTimeout
+}
+
+// beginWaiting counts the connection among those whose clients have not come to the
+// point; false: there are too many.
+func (fl *flow) beginWaiting() bool {
+	f := fl.lane.forwarder
+	if n := f.detecting.Add(1); f.cfg.MaxDetecting > 0 && n > int64(f.cfg.MaxDetecting) {
+		f.detecting.Add(-1)
+		return false
+	}
+	fl.waiting = true
+	f.metrics.Detecting(1)
+	return true
 }
 
 func (fl *flow) doneWaiting() {

@@ -33,6 +33,10 @@ func (fl *flow) ours(r detect.Result) bool {
 func (fl *flow) secure(b []byte) {
 	f, loop := fl.lane.forwarder, fl.lane.loop
 	fl.phase = securing
+	if !fl.waiting && !fl.beginWaiting() {
+		fl.insecure("tls handshake", errCrowded)
+		return
+	}
 	loop.StartAt(&fl.deadline, fl.started+f.cfg.DetectTimeout, fl)
 	if fl.link == unlinked {
 		loop.Cancel(&fl.dialTimer)
@@ -58,6 +62,7 @@ func (fl *flow) secured(s *mesh.Session, err error) {
 	}
 	fl.countClient()
 	fl.phase = detecting
+	fl.doneWaiting() // the wait for the first words inside is another
 	fl.readHead()
 }
 
@@ -113,6 +118,7 @@ func (fl *flow) readHeader() {
 func (fl *flow) follow(h header.Header, b []byte) {
 	f := fl.lane.forwarder
 	fl.lane.loop.Cancel(&fl.deadline)
+	fl.doneWaiting()
 	dst := netip.AddrPortFrom(fl.route.Target.Addr(), h.Port)
 	f.metrics.TransportHeader(h.Session.String(), h.Port, h.Name, fl.peer.ID)
 	var err error
