@@ -22,8 +22,11 @@ const (
 )
 
 func registerIdentity(f *pflag.FlagSet, c *proxy.Config) {
-	f.StringVar(&c.IdentityDir, "identity-dir", "", "directory with the proxy's certificate for mTLS: tls.crt, tls.key and ca.crt, as cert-manager mounts them; read again when they change ("+linkerdIdentityDir+")")
+	f.StringVar(&c.IdentityDir, "identity-dir", "", "directory with the own certificate for mTLS: tls.crt, tls.key and ca.crt, as cert-manager mounts them; read again when they change ("+linkerdIdentityDir+")")
 	f.StringVar(&c.SPIFFESocket, "spiffe-socket", "", "have the certificate from the SPIFFE Workload API at this Unix socket instead: a path, or unix:///run/spire/agent.sock ("+spiffeSocket+")")
+}
+
+func registerMesh(f *pflag.FlagSet, c *proxy.Config) {
 	f.BoolFunc("mesh-wrap-tls", "an application's own TLS goes inside of the mesh's (true), so that both proxies know who is at the other end; false: it goes to the endpoint as it is", func(v string) error {
 		wrap, err := strconv.ParseBool(v)
 		c.LeaveTLS = !wrap
@@ -41,7 +44,7 @@ func identityOf(c *proxy.Config) error {
 		}
 	}
 	if c.IdentityDir != "" && c.SPIFFESocket != "" {
-		return usagef("--identity-dir and --spiffe-socket: the proxy has one identity, choose one of them")
+		return usagef("--identity-dir and --spiffe-socket: there is one identity: choose one of them")
 	}
 	if c.SPIFFESocket != "" {
 		if _, err := identity.Address(c.SPIFFESocket); err != nil {

@@ -18,8 +18,10 @@ func newAwaitCommand() *cobra.Command {
 	var admin string
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:    "await",
-		Short:  "Wait until a proxy is ready",
+		Use:   "await",
+		Short: "Wait until a proxy is ready",
+		Long: `Ask the proxy's /ready until it says yes: exit code 0, or 75 after --timeout. It is
+the postStart hook of a proxy that is no native sidecar.`,
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -60,6 +60,7 @@ func (p *proxyFlags) register(cmd *cobra.Command) {
 	p.targets.register(f)
 	p.policy.register(f)
 	registerIdentity(f, c)
+	registerMesh(f, c)
 	registerDestination(f, c)
 	f.StringVar(&p.inboundListen, "inbound-listen", "[::]:4143", "where connections from the network are redirected to; [::] takes IPv4 too")
 	f.StringVar(&p.outboundListen, "outbound-listen", "127.0.0.1:4140,[::1]:4140", "where the application's connections are redirected to; keep it on loopback")
