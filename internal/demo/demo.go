@@ -195,7 +195,7 @@ func (d *demo) runShort(ctx context.Context, args ...string) error {
 func (d *demo) finish(ctx context.Context) error {
 	d.print.line("%s", d.print.paint(bold, "^C"))
 	if err := d.proxy.interrupt(); err != nil {
-		return fmt.Errorf("interrupting the proxy: %w", err)
+		return fmt.Errorf("the proxy has ended by itself (%v); it said:\n%s", d.proxy.end(ctx), d.proxy.said.String())
 	}
 	if err := d.proxy.end(ctx); err != nil {
 		return fmt.Errorf("ending the proxy: %w\n%s", err, d.proxy.said.String())

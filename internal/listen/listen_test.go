@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/meshctl/meshctl/integration/lab"
 	"golang.org/x/sys/unix"
 )
 
@@ -173,7 +173,7 @@ func TestWithoutIPv6TheRestIsListenedOn(t *testing.T) {
 }
 
 func TestWhereThereIsNoIPv6TheUnspecifiedAddressIsThatOfIPv4(t *testing.T) {
-	inNamespaceWithoutIPv6(t, func() {
+	lab.Alone(t, func() {
 		s := Sockets{}
 		defer s.Close()
 		skipped, err := s.Open(Inbound, []netip.AddrPort{netip.MustParseAddrPort("[::]:0"), netip.MustParseAddrPort("[::1]:0")})
@@ -185,27 +185,6 @@ func TestWhereThereIsNoIPv6TheUnspecifiedAddressIsThatOfIPv4(t *testing.T) {
 			t.Errorf("open %v, skipped %v", s, skipped)
 		}
 	})
-}
-
-// inNamespaceWithoutIPv6 runs f in a new network namespace whose links have no
-// IPv6 address: ::1 cannot be had there. Its thread ends with it.
-func inNamespaceWithoutIPv6(t *testing.T, f func()) {
-	t.Helper()
-	errs := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread is thrown away
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			f()
-		}
-		errs <- err
-	}()
-	if err := <-errs; err != nil {
-		if os.Getenv("MESHCTL_NETNS") == "require" {
-			t.Fatalf("no network namespace: %v", err)
-		}
-		t.Skipf("no network namespace: %v", err)
-	}
 }
 
 func TestWhatIsHandedOverIsWhatIsInherited(t *testing.T) {

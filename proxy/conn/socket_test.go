@@ -5,12 +5,12 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/meshctl/meshctl/integration/lab"
 	"golang.org/x/sys/unix"
 )
 
@@ -67,7 +67,7 @@ func TestDialTellsTheKernelsError(t *testing.T) {
 		})
 	}
 	t.Run("unreachable", func(t *testing.T) {
-		inEmptyNamespace(t, func() {
+		lab.Alone(t, func() {
 			l, err := NewLoop()
 			if err != nil {
 				t.Error(err)
@@ -85,27 +85,6 @@ func TestDialTellsTheKernelsError(t *testing.T) {
 			}
 		})
 	})
-}
-
-// inEmptyNamespace runs f in a new network namespace with no link up. Its
-// thread ends with it.
-func inEmptyNamespace(t *testing.T, f func()) {
-	t.Helper()
-	errs := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread is thrown away
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			f()
-		}
-		errs <- err
-	}()
-	if err := <-errs; err != nil {
-		if os.Getenv("MESHCTL_NETNS") == "require" {
-			t.Fatalf("no network namespace: %v", err)
-		}
-		t.Skipf("no network namespace: %v", err)
-	}
 }
 
 func TestAConnectionInProgressIsNotDoneUntilItIsUp(t *testing.T) {
