@@ -53,7 +53,7 @@ func (e *explainFlags) explainAccess(cmd *cobra.Command, a *explanation, packet 
 	switch {
 	case packet.Direction != rules.Inbound && said:
 		return usagef("--client-id, --request and the flags of policies are for --inbound")
-	case packet.Direction != rules.Inbound, a.Proxy == nil || !a.Proxy.speaks(), !said && len(e.targets.resources) == 0:
+	case packet.Direction != rules.Inbound, a.Proxy == nil || !a.Proxy.speaks(), !said && len(e.targets.resources) == 0 && !e.targets.api.asked():
 		return nil
 	}
 	tab, objects, err := e.policyTable(packet.Dst.Addr())
@@ -116,13 +116,9 @@ func (e *explainFlags) policyTable(addr netip.Addr) (*policy.Table, policy.Objec
 	if err != nil {
 		return nil, policy.Objects{}, err
 	}
-	var objects policy.Objects
-	if len(e.targets.resources) > 0 {
-		snapshot, report := file.NewReader(file.Config{Paths: e.targets.resources, Cluster: cluster.Config{Namespace: e.targets.namespace}}).Load()
-		if err := report.Err(); err != nil {
-			return nil, objects, inputError{fmt.Errorf("reading resources: %w", err)}
-		}
-		objects = snapshot.Policies()
+	objects, err := e.policyObjects()
+	if err != nil {
+		return nil, objects, err
 	}
 	own := policy.Pod{Object: policy.Object{Namespace: e.targets.namespace, Name: cfg.Pod}}
 	found := objects.Own(e.targets.namespace, cfg.Pod, func(a netip.Addr) bool { return a == addr })
@@ -150,6 +146,26 @@ func (e *explainFlags) policyTable(addr netip.Addr) (*policy.Table, policy.Objec
 	return policy.Compile(policy.Config{
 		Pod: own, Default: cfg.Default, ClusterNetworks: cfg.ClusterNetworks, TrustDomain: e.targets.trustDomain, Actions: cfg.Actions,
 	}, objects), objects, nil
+}
+
+// policyObjects are those of the resources, or of the API; none without both.
+func (e *explainFlags) policyObjects() (objects policy.Objects, err error) {
+	in := cluster.Config{Namespace: e.targets.namespace}
+	api, err := e.targets.api.config(e.targets.resources)
+	switch {
+	case err != nil:
+		return objects, err
+	case api != nil:
+		_, err = picture(*api, in, func(s *cluster.Snapshot) { objects = s.Policies() })
+		return objects, err
+	case len(e.targets.resources) == 0:
+		return objects, nil
+	}
+	snapshot, report := file.NewReader(file.Config{Paths: e.targets.resources, Cluster: in}).Load()
+	if err := report.Err(); err != nil {
+		return objects, inputError{fmt.Errorf("reading resources: %w", err)}
+	}
+	return snapshot.Policies(), nil
 }
 
 // annotatedPolicy is what --annotations says.

@@ -29,6 +29,9 @@ func (a *apiFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&a.inCluster, "kubernetes", false, "the same with the pod's own service account")
 }
 
+// asked reports whether an API is asked for.
+func (a *apiFlags) asked() bool { return a.kubeconfig != "" || a.inCluster }
+
 // config is nil if no API is asked for. resources are the files of --resources.
 func (a *apiFlags) config(resources []string) (*kube.Config, error) {
 	switch {
