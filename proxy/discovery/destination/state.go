@@ -22,6 +22,7 @@ type Stats struct {
 // look follows the state of the connection.
 func (c *Client) look(ctx context.Context) {
 	c.conn.Connect()
+	ever := false
 	for {
 		state := c.conn.GetState()
 		switch state {
@@ -31,12 +32,15 @@ func (c *Client) look(ctx context.Context) {
 			came := !c.up.Swap(true)
 			c.down.Store(0)
 			c.failed.Store(false)
+			ever = true
 			if came {
 				c.cfg.Log.Info("destination service connected")
 				c.lookAtPorts(true)
 			}
 		case connectivity.TransientFailure:
-			c.failed.Store(true)
+			if !c.failed.Swap(true) && !ever {
+				c.cfg.Log.Warn("the destination service cannot be reached: addresses count as they are until it can", "addrs", c.cfg.Addrs)
+			}
 			c.lookAtPorts(false)
 			fallthrough
 		default:
