@@ -122,6 +122,9 @@ func controllerLost(t *testing.T, c *cluster) {
 	if err != nil || !strings.Contains(metrics, "\nmeshctl_destination_connected 0") {
 		t.Errorf("the proxy does not say that it has no control plane: %v", err)
 	}
+	if log := c.Kubectl(t, "logs", "--namespace=shop", "pod/late", "-c", "linkerd-proxy"); !strings.Contains(log, "cannot be reached") {
+		t.Errorf("nor does its log:\n%s", log)
+	}
 	say("without a controller: a new pod is ready, its connection to %s is %s", s.Rows[0].Target, s.Rows[0].TLS)
 	_, err = c.TryApply(strings.ReplaceAll(strings.ReplaceAll(hooked, "NAMESPACE", "hooked"), "name: hooked", "name: refused"))
 	if err == nil || !strings.Contains(err.Error(), "inject.meshctl.io") {

@@ -53,6 +53,16 @@ ports: [{name: dns, protocol: UDP, port: 53}]
 	c.daemonize(t, "outside", c.made.App, "serve")
 }
 
+// version is that of meshctl.
+func (m Made) version(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command(m.Program, "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%-16s %s", "meshctl", firstLine(string(out)))
+}
+
 // meshctl runs the program here, without a cluster.
 func (c *cluster) meshctl(stdin string, args ...string) (out, errs string, code int, err error) {
 	cmd := exec.Command(c.made.Program, args...)

@@ -23,7 +23,7 @@ func TestKubernetes(t *testing.T) {
 	say("images built in %v; that of meshctl: %.1f MB", since(began), float64(made.Size)/1e6)
 	began = time.Now()
 	n := Start(t, dir, made.Files...)
-	say("Kubernetes is ready after %v:\n  %s", since(began), strings.Join(n.Versions(), "\n  "))
+	say("Kubernetes is ready after %v:\n  %s", since(began), strings.Join(append(n.Versions(), made.version(t)), "\n  "))
 	c := &cluster{Node: n, made: made}
 	c.names(t)
 	began = time.Now()
@@ -38,9 +38,11 @@ func TestKubernetes(t *testing.T) {
 		{"beside kube-proxy", besideKubeProxy},
 		{"appProtocol", appProtocol},
 		{"opaque-ports of a pod", opaqueAnnotation},
+		{"authorization", authorization},
 		{"a Job", jobs},
 		{"no native sidecar", ordinaryContainer},
 		{"rolling restart", rollout},
+		{"sidecar killed", crash},
 		{"sandbox killed", sandbox},
 		{"Pod Security", podSecurity},
 		{"webhook", webhook},
