@@ -87,6 +87,12 @@ func TestAClientThatBehavesAsLinkerdsIsServed(t *testing.T) {
 			t.Errorf("%q, %v", b, err)
 		}
 	})
+	t.Run("a client without a certificate is not believed", func(t *testing.T) {
+		status, body, _ := h2Get(t, tls.Client(w.around(t, at(8080)), proxyTLS(w.pool())), "", http.Header{"L5d-Orig-Proto": {"HTTP/1.1; absolute-form"}, "L5d-Client-Id": {webID}})
+		if want := "HTTP/2.0   db /a?b"; status != http.StatusOK || body != want {
+			t.Errorf("%d, %q, want %q", status, body, want)
+		}
+	})
 	// The header in one record with what follows it, and byte by byte; then the end
 	// of the stream by close_notify, after which the other side still speaks.
 	for _, chunk := range []int{1 << 10, 1} {

@@ -248,3 +248,19 @@ func TestAServerThatSpeaksFirstIsHeardThroughTwoProxies(t *testing.T) {
 		t.Errorf("%v connections were mTLS, want 11", n)
 	}
 }
+
+// An application may say whom it wants to reach; anybody else is not asked.
+func TestARequiredIdentityIsRequired(t *testing.T) {
+	t.Parallel()
+	var app *application
+	w := meshed(t, setup{before: func(w *world) { app = startApplication(t, w.Peer.Listen(t, at(8080))) }})
+	for id, want := range map[string]string{dbID: "yes", otherID: "502"} {
+		before := app.accepted.Load()
+		if got := w.attempt(t, w.dial(t, at(8080)), "GET / HTTP/1.1\r\nHost: db\r\nl5d-require-id: "+id+"\r\nConnection: close\r\n\r\n"); got != want {
+			t.Errorf("%s: %s, want %s", id, got, want)
+		}
+		if n := app.accepted.Load() - before; (n != 0) != (want == "yes") {
+			t.Errorf("%s: the application has seen %d connections", id, n)
+		}
+	}
+}

@@ -52,7 +52,7 @@ func (fl *flow) mediate(b []byte) {
 	fl.http = f.metrics.HTTP(f.direction, fl.destination(), fl.tlsLabels())
 	up := fl.upstream()
 	fl.giveLink(up)
-	client := exchange.Client{Upstream: up, Port: fl.route.Target.Port(), Recorder: fl, Mesh: fl.peer != nil, Local: f.direction == metrics.Outbound}
+	client := exchange.Client{Upstream: up, Port: fl.route.Target.Port(), Recorder: fl, Mesh: fl.peer != nil && fl.peer.Verified(), Local: f.direction == metrics.Outbound}
 	if f.cfg.Mesh != nil || f.cfg.Policy != nil {
 		client.Gate = fl
 	}
