@@ -131,7 +131,7 @@ func TestAMisspeltKeyIsToldWhatItWasMeantToBe(t *testing.T) {
 }
 
 func TestEveryKnownKeyIsItsOwnSpelling(t *testing.T) {
-	for _, k := range Keys() {
+	for _, k := range known {
 		if s := Suggest(k.Key); s != "" {
 			t.Errorf("%s is known, and taken for %s", k.Key, s)
 		}
@@ -213,9 +213,6 @@ func TestADownwardAPIFileIsReadLineByLine(t *testing.T) {
 	}
 	if err != nil || !cmp.Equal(got, want) {
 		t.Errorf("%v %s", err, cmp.Diff(want, got))
-	}
-	if again, err := ParseFile(FormatFile(got)); err != nil || len(again) != len(got) {
-		t.Errorf("written and read again: %v %v", again, err)
 	}
 }
 

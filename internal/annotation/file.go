@@ -51,12 +51,3 @@ func ParseFile(text string) ([]Entry, error) {
 	}
 	return out, nil
 }
-
-// FormatFile writes entries as the downward API does, in their order.
-func FormatFile(entries []Entry) string {
-	var b strings.Builder
-	for _, e := range entries {
-		fmt.Fprintf(&b, "%s=%q\n", e.Key, e.Value)
-	}
-	return b.String()
-}

@@ -137,9 +137,6 @@ var known = [...]Known{
 	{SkipSubnets, Subnets, true},
 }
 
-// Keys returns every known key, sorted by name.
-func Keys() []Known { return slices.Clone(known[:]) }
-
 // Find returns what is known of key.
 func Find(key string) (Known, bool) {
 	i, ok := slices.BinarySearchFunc(known[:], key, func(k Known, key string) int { return strings.Compare(k.Key, key) })
