@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
@@ -8,9 +9,8 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"testing"
-
-	"golang.org/x/net/http2"
 
 	"github.com/meshctl/meshctl/integration/built"
 	"github.com/meshctl/meshctl/proxy/identity/authority"
@@ -114,16 +114,68 @@ func h2Get(t testing.TB, conn net.Conn, header string, fields http.Header) (stat
 	t.Helper()
 	_, err := io.WriteString(conn, header)
 	must(t, err)
-	tr := &http2.Transport{}
-	cc, err := tr.NewClientConn(conn)
-	must(t, err)
 	req, err := http.NewRequest(http.MethodGet, "http://db/a?b", nil)
 	must(t, err)
 	req.Header = fields
-	resp, err := cc.RoundTrip(req)
+	resp, err := h2Over(conn).RoundTrip(req)
 	must(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	must(t, err)
 	return resp.StatusCode, string(b), resp.Header
+}
+
+// bare hides that a connection is TLS: what is inside of it is HTTP/2 as if in
+// plaintext.
+type bare struct{ net.Conn }
+
+// h2Over speaks HTTP/2 with prior knowledge on a connection, for one request.
+func h2Over(conn net.Conn) *http.Transport {
+	return &http.Transport{Protocols: onlyHTTP2(), DisableCompression: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return bare{conn}, nil }}
+}
+
+func onlyHTTP2() *http.Protocols {
+	p := &http.Protocols{}
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// single is a listener that has one connection.
+type single struct {
+	net.Listener
+	conn chan net.Conn
+	over chan struct{}
+	once sync.Once
+}
+
+// Accept returns the connection, and waits for Close.
+func (s *single) Accept() (net.Conn, error) {
+	select {
+	case c := <-s.conn:
+		return c, nil
+	case <-s.over:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept.
+func (s *single) Close() error {
+	s.once.Do(func() { close(s.over) })
+	return nil
+}
+
+// Addr is nobody's.
+func (s *single) Addr() net.Addr { return &net.TCPAddr{} }
+
+// serveH2On serves HTTP/2 with prior knowledge on one connection, until its end.
+func serveH2On(conn net.Conn, h http.HandlerFunc) {
+	l := &single{conn: make(chan net.Conn, 1), over: make(chan struct{})}
+	l.conn <- bare{conn}
+	s := &http.Server{Handler: h, Protocols: onlyHTTP2(), ConnState: func(_ net.Conn, st http.ConnState) {
+		if st == http.StateClosed {
+			l.Close()
+		}
+	}}
+	s.Serve(l)
 }

@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"github.com/meshctl/meshctl/integration/built"
 	"github.com/meshctl/meshctl/integration/lab"
 	"github.com/meshctl/meshctl/proxy/identity/authority"
@@ -262,13 +260,9 @@ func h2Attempt(t testing.TB, conn net.Conn, header string) string {
 	if _, err := io.WriteString(conn, header); err != nil {
 		return "closed"
 	}
-	cc, err := (&http2.Transport{}).NewClientConn(conn)
-	if err != nil {
-		return "closed"
-	}
 	req, err := http.NewRequest(http.MethodGet, "http://db/", nil)
 	must(t, err)
-	resp, err := cc.RoundTrip(req)
+	resp, err := h2Over(conn).RoundTrip(req)
 	if err != nil {
 		return "closed"
 	}

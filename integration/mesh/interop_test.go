@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"github.com/meshctl/meshctl/integration/lab"
 	"github.com/meshctl/meshctl/integration/servers"
 )
@@ -154,8 +152,6 @@ type receiver struct {
 
 	mu      sync.Mutex
 	headers [][]byte
-	clients []string
-	tickets bool
 }
 
 func receive(t testing.TB, w *world, serve func(net.Conn, []byte)) *receiver {
@@ -231,13 +227,13 @@ func TestAServerThatBehavesAsLinkerdsIsReached(t *testing.T) {
 	issue(t, w.ca, w.web.dir, webID)
 	r := receive(t, w, func(conn net.Conn, header []byte) {
 		if bytes.Contains(header, []byte{0x1a, 2, 0x12, 0}) {
-			(&http2.Server{}).ServeConn(conn, &http2.ServeConnOpts{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			serveH2On(conn, func(rw http.ResponseWriter, r *http.Request) {
 				requests <- seen{r.Header.Get("l5d-orig-proto"), r.Header.Get("transfer-encoding"), r.Header}
 				if p := r.Header.Get("l5d-orig-proto"); p != "" {
 					rw.Header().Set("l5d-orig-proto", "HTTP/1.1")
 				}
 				io.WriteString(rw, "hello")
-			})})
+			})
 			return
 		}
 		if bytes.HasSuffix(header, []byte{0xc8, 0xa3, 0x07, 1}) { // the own field: linkerd2-proxy does not know it
