@@ -155,12 +155,6 @@ func (pl *plan) proxyArgs() []string {
 	if names := pl.portNames(); names != "" {
 		out = append(out, "--port-names="+names)
 	}
-	if s.connect > 0 {
-		out = append(out, "--connect-timeout="+s.connect.String())
-	}
-	if len(s.noDetectTimeout) > 0 {
-		out = append(out, "--detect-timeout=8760h") // a year, as in Linkerd
-	}
 	out = append(append(out, pl.identityArgs()...), s.proxyArgs...)
 	return append(out, pl.options.ProxyArgs...)
 }

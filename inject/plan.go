@@ -50,9 +50,6 @@ func (p *pod) plan(ns Namespace, o Options) (*plan, []Warning, error) {
 func (pl *plan) warnings() []Warning {
 	var out []Warning
 	s := pl.settings
-	if len(s.noDetectTimeout) == 1 {
-		out = append(out, Warning{"/metadata/annotations", "the detection timeout is switched off in both directions: the proxy has one for both"})
-	}
 	for _, name := range pl.unknownNames() {
 		out = append(out, Warning{annotationPointer(key("opaque-ports")), key("opaque-ports") + ": no container has a port of the name " + name})
 	}

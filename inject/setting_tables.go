@@ -103,10 +103,10 @@ func proxySettings() []Setting {
 			}
 			return proxyArg("shutdown-grace-period")(s, s.shutdownGrace.String())
 		}},
-		{"proxy-inbound-connect-timeout", "how long connecting to the application may take; the proxy has one such time for both directions, the longer one counts", connectTimeout},
-		{"proxy-outbound-connect-timeout", "how long connecting to a server may take; the proxy has one such time for both directions, the longer one counts", connectTimeout},
-		{"proxy-disable-inbound-protocol-detect-timeout", "`true`: the proxy waits for the first bytes for ever; counts in both directions", noDetectTimeout("inbound")},
-		{"proxy-disable-outbound-protocol-detect-timeout", "`true`: the proxy waits for the first bytes for ever; counts in both directions", noDetectTimeout("outbound")},
+		{"proxy-inbound-connect-timeout", "how long connecting to the application may take", connectTimeout("inbound")},
+		{"proxy-outbound-connect-timeout", "how long connecting to a server may take", connectTimeout("outbound")},
+		{"proxy-disable-inbound-protocol-detect-timeout", "`true`: the proxy waits for a client's first bytes for ever", noDetectTimeout("inbound")},
+		{"proxy-disable-outbound-protocol-detect-timeout", "`true`: the proxy waits for the application's first bytes for ever", noDetectTimeout("outbound")},
 		{"proxy-admin-shutdown", "`disabled`: no POST /shutdown on the admin port, which otherwise is there for the pod's own containers", func(s *settings, v string) error {
 			on, err := annotation.ParseBool(v)
 			if err == nil && !on {

@@ -27,22 +27,26 @@ func oneOfSetting(words ...string) func(*settings, string) error {
 	return func(_ *settings, v string) error { return oneOf(words...)(v) }
 }
 
-func connectTimeout(s *settings, v string) error {
-	d, err := annotation.ParseDuration(v)
-	if err == nil && d == 0 {
-		err = fmt.Errorf("%q: no time at all", v)
+func connectTimeout(direction string) func(*settings, string) error {
+	return func(s *settings, v string) error {
+		d, err := annotation.ParseDuration(v)
+		if err == nil && d == 0 {
+			err = fmt.Errorf("%q: no time at all", v)
+		}
+		if err != nil {
+			return err
+		}
+		return proxyArg(direction+"-connect-timeout")(s, d.String())
 	}
-	s.connect = max(s.connect, d)
-	return err
 }
 
 func noDetectTimeout(direction string) func(*settings, string) error {
 	return func(s *settings, v string) error {
 		on, err := annotation.ParseBool(v)
-		if on {
-			s.noDetectTimeout[direction] = true
+		if err != nil || !on {
+			return err
 		}
-		return err
+		return proxyArg(direction+"-detect-timeout")(s, "8760h") // a year, as in Linkerd
 	}
 }
 

@@ -23,8 +23,6 @@ type settings struct {
 	initArgs, proxyArgs []string
 	skipInbound         *string
 	leaveInbound        []string // further ports that the rules leave alone
-	connect             time.Duration
-	noDetectTimeout     map[string]bool // by direction
 	shutdownGrace       time.Duration
 	waitBeforeExit      int64 // seconds
 	env                 []corev1.EnvVar
@@ -72,7 +70,7 @@ func (a said) problem(err error, do string) *Problem {
 func (p *pod) read(ns Namespace, o Options) (*settings, []said, []Warning, error) {
 	s := &settings{
 		inboundPort: 4143, outboundPort: 4140, adminPort: 4191, uid: 2102, gid: 2102,
-		native: !o.NoNativeSidecar, await: true, pullPolicy: o.PullPolicy, noDetectTimeout: map[string]bool{},
+		native: !o.NoNativeSidecar, await: true, pullPolicy: o.PullPolicy,
 	}
 	var inherited []said
 	for _, set := range Settings() {
