@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
 	"github.com/meshctl/meshctl/proxy/discovery/kube"
 )
@@ -124,21 +125,37 @@ func TestScale(t *testing.T) {
 	for i := range 200 { // destinations in use
 		w.Resolve(netip.MustParseAddrPort(bigIP(i*25) + ":80"))
 	}
-	pid := startProxy(t, api)
+	p := startProgram(t, api, "proxy", "--kubeconfig="+api.Kubeconfig(Admin), "--namespace=big")
 	time.Sleep(5 * time.Second)
-	rss, before := proc(t, pid)
-	t.Logf("proxy with the picture: %d kB resident, %s of CPU so far", rss, before)
+	rss, cpu := proc(t, p.cmd.Process.Pid)
+	t.Logf("proxy with the picture: %d kB resident, %s of CPU so far", rss, cpu)
+	churn(t, api, w.Cache, map[string]*process{"proxy": p})
+	p.kill()
+	controllerScale(t, api)
+}
 
+// inUse is one of the 200 Services that something goes to.
+func inUse(i int) int { return i % 200 * 25 }
+
+// churn changes slices of Services in use, measures how long it takes until the
+// View is another, and what it costs programs.
+func churn(t *testing.T, api *API, cache *discovery.Cache, programs map[string]*process) {
+	t.Helper()
+	before := map[string]time.Duration{}
+	for name, p := range programs {
+		_, before[name] = proc(t, p.cmd.Process.Pid)
+	}
 	var delays []time.Duration
 	every := time.NewTicker(time.Minute / perMinute)
 	defer every.Stop()
-	began = time.Now()
+	began := time.Now()
 	for i := 0; time.Since(began) < churnFor; i++ {
 		<-every.C
-		at := i % 200 * 25 // a destination in use, in turn
-		target := w.Resolve(netip.MustParseAddrPort(bigIP(at) + ":80"))
+		at := inUse(i)
+		target := cache.Resolve(netip.MustParseAddrPort(bigIP(at) + ":80"))
 		view := target.View()
-		if err := api.try(http.MethodPut, fmt.Sprintf("/apis/discovery.k8s.io/v1/namespaces/big/endpointslices/s%d-1", at), "application/json", []byte(bigSlice(at, i/200%2 == 0))); err != nil {
+		down := len(view.Endpoints) == perService // it becomes what it is not
+		if err := api.try(http.MethodPut, fmt.Sprintf("/apis/discovery.k8s.io/v1/namespaces/big/endpointslices/s%d-1", at), "application/json", []byte(bigSlice(at, down))); err != nil {
 			t.Fatal(err)
 		}
 		sent := time.Now()
@@ -150,19 +167,21 @@ func TestScale(t *testing.T) {
 		}
 	}
 	took := time.Since(began)
-	after, cpu := proc(t, pid)
 	slices.Sort(delays)
 	t.Logf("from the API server's answer to the new View: median %s, 99th of 100 %s, of %d", delays[len(delays)/2].Round(time.Millisecond),
 		delays[len(delays)*99/100].Round(time.Millisecond), len(delays))
-	t.Logf("proxy during %s of about %d changes a minute: %s of CPU, %.1f %% of a core, %d kB resident",
-		took.Round(time.Second), perMinute, cpu-before, 100*(cpu-before).Seconds()/took.Seconds(), after)
+	for name, p := range programs {
+		rss, cpu := proc(t, p.cmd.Process.Pid)
+		t.Logf("%s during %s of about %d changes a minute: %s of CPU, %.1f %% of a core, %d kB resident",
+			name, took.Round(time.Second), perMinute, cpu-before[name], 100*(cpu-before[name]).Seconds()/took.Seconds(), rss)
+	}
 	if delays[len(delays)-1] >= 30*time.Second {
 		t.Error("a change was never seen")
 	}
 }
 
-// startProxy runs the program beside the test and returns its process id.
-func startProxy(t *testing.T, api *API) int {
+// startProgram runs a command of bin/meshctl beside the test.
+func startProgram(t *testing.T, api *API, command string, flags ...string) *process {
 	t.Helper()
 	program, err := filepath.Abs("../../bin/meshctl")
 	if err != nil {
@@ -171,9 +190,11 @@ func startProxy(t *testing.T, api *API) int {
 	if _, err := exec.LookPath(program); err != nil {
 		t.Fatalf("make build: %v", err)
 	}
-	port := func() string { return "127.0.0.1:" + freePort(t) }
-	p := start(t, filepath.Join(api.dir, "proxy.log"), program, "proxy", "--inbound-listen="+port(), "--outbound-listen="+port(), "--admin-listen="+port(),
-		"--kubeconfig="+api.Kubeconfig(Admin), "--namespace=big")
+	if command == "proxy" {
+		port := func() string { return "127.0.0.1:" + freePort(t) }
+		flags = append([]string{"--inbound-listen=" + port(), "--outbound-listen=" + port(), "--admin-listen=" + port()}, flags...)
+	}
+	p := start(t, filepath.Join(api.dir, command+".log"), program, append([]string{command}, flags...)...)
 	t.Cleanup(p.kill)
-	return p.cmd.Process.Pid
+	return p
 }
