@@ -55,12 +55,12 @@ spec:
   requiredAuthenticationRefs: [{group: policy.linkerd.io, kind: NetworkAuthentication, name: near}]
 `
 
-// control starts a controller beside the pod's proxy, which asks it on loopback.
-func control(t *testing.T, n *lab.Net, dir string) *servers.Process {
+// control starts a controller beside a pod's proxy, which asks it on loopback.
+func control(t *testing.T, n *lab.Namespace, dir string) *servers.Process {
 	t.Helper()
-	p := servers.Start(t, n.Pod.Command(context.Background(), program, "controller", "--resources", dir, "--insecure", "--listen", "127.0.0.1:8086", "--admin-listen", "127.0.0.1:9996"))
+	p := servers.Start(t, n.Command(context.Background(), program, "controller", "--resources", dir, "--insecure", "--listen", "127.0.0.1:8086", "--admin-listen", "127.0.0.1:9996"))
 	await(t, "the controller listens", func() bool {
-		c, err := n.Pod.Dial(lab.Owner{}, netip.AddrPort{}, addr("127.0.0.1:8086"), time.Second)
+		c, err := n.Dial(lab.Owner{}, netip.AddrPort{}, addr("127.0.0.1:8086"), time.Second)
 		if err != nil {
 			return false
 		}
@@ -107,7 +107,7 @@ func TestAControllerSaysWhoMayCallAndWhatDestinationsAre(t *testing.T) {
 	servers.HTTP1(t, servers.At(n.Pod, lab.PodV4, 8080))
 	db := service{name: "db", ip: "10.96.1.3", port: 80, target: 8080, pods: []string{"10.244.0.11"}, annotations: `config.linkerd.io/opaque-ports: "80"`}
 	v := newVolume(t, file(db.yaml(), controlledPod, protected))
-	first := control(t, n, v.dir)
+	first := control(t, n.Pod, v.dir)
 	w := &world{Net: n, volume: v, proxy: built.Mesh(t, program, n, "--destination", "127.0.0.1:8086", "--namespace", "shop", "--pod", "web-1")}
 
 	// What is declared counts from the first connection on.
@@ -168,7 +168,7 @@ func TestAControllerSaysWhoMayCallAndWhatDestinationsAre(t *testing.T) {
 	}
 	must(t, echoed(live))
 	v.write(t, file(db.yaml(), controlledPod, protected))
-	control(t, n, v.dir)
+	control(t, n.Pod, v.dir)
 	must(t, live.SetDeadline(time.Now().Add(30*time.Second)))
 	if _, err := live.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a live connection that is not allowed any more: %v\n%s", err, w.proxy.Logged(t))
