@@ -149,7 +149,11 @@ exec catatonit -P`
 // groups makes the control groups that the kubelet is to begin at.
 func (n *Node) groups(t testing.TB) {
 	t.Helper()
-	all, err := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs")
+	pattern := "/sys/fs/cgroup/*/cgroup.procs" // version 1: a hierarchy each
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		pattern = "/sys/fs/cgroup/cgroup.procs"
+	}
+	all, err := filepath.Glob(pattern)
 	if err != nil || len(all) == 0 {
 		t.Fatalf("no control groups below /sys/fs/cgroup: %v", err)
 	}
@@ -175,7 +179,7 @@ func (n *Node) sweepAtEnd(t testing.TB) {
 	t.Helper()
 	script := `read x
 left=150
-for g in /sys/fs/cgroup/*/"$1"; do
+for g in /sys/fs/cgroup/"$1" /sys/fs/cgroup/*/"$1"; do
 	while [ -d "$g" ] && ! find "$g" -depth -type d -exec rmdir {} \; 2>/dev/null || [ -d "$g" ]; do
 		[ $((left -= 1)) -gt 0 ] || exit 1
 		sleep 0.2

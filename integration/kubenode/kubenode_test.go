@@ -123,7 +123,7 @@ func TestNothingIsLeftOfAKilledTest(t *testing.T) {
 
 // left is what there is of a node: its folder, control groups, processes.
 func left(dir, group string, holder int) (out []string) {
-	for _, pattern := range []string{dir, "/sys/fs/cgroup/*/" + group, fmt.Sprintf("/proc/%d", holder)} {
+	for _, pattern := range []string{dir, "/sys/fs/cgroup/" + group, "/sys/fs/cgroup/*/" + group, fmt.Sprintf("/proc/%d", holder)} {
 		names, _ := filepath.Glob(pattern) // the patterns are right
 		out = append(out, names...)
 	}
