@@ -69,7 +69,7 @@ func (w *watched) goesTo(t *testing.T, want string) {
 
 func (w *watched) until(t *testing.T, want string, is func() string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); is() != want; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); is() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it is %q, want %q", is(), want)
 		}
@@ -79,7 +79,7 @@ func (w *watched) until(t *testing.T, want string, is func() string) {
 // load waits for the next load that is broken, or not.
 func (w *watched) load(t *testing.T, broken bool) Report {
 	t.Helper()
-	end := time.After(10 * time.Second)
+	end := time.After(20 * time.Second)
 	for {
 		select {
 		case r := <-w.loads:
@@ -175,7 +175,7 @@ func TestABrokenFileKeepsWhatItSaidAndOthersGoOn(t *testing.T) {
 	w := follow(t, time.Hour, dir)
 	before := w.target.View()
 
-	write(t, name, strings.Replace(web("10.244.0.2"), "port: 8080", "port: eighty", 1))
+	replace(t, name, strings.Replace(web("10.244.0.2"), "port: 8080", "port: eighty", 1))
 	if r := w.load(t, true); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Error(), "web.yaml:21: EndpointSlice shop/web-1: ports[0].port: ") {
 		t.Errorf("problems %v", r.Problems)
 	}
@@ -188,7 +188,7 @@ func TestABrokenFileKeepsWhatItSaidAndOthersGoOn(t *testing.T) {
 	w.until(t, "Service shop/other port 443", func() string { return w.cache.Resolve(other).View().String() })
 	w.goesTo(t, "10.244.0.1:8080")
 
-	write(t, name, web("10.244.0.3"))
+	replace(t, name, web("10.244.0.3"))
 	w.goesTo(t, "10.244.0.3:8080")
 	if r := w.load(t, false); len(r.Problems) != 1 { // other has no EndpointSlice
 		t.Errorf("problems %v", r.Problems)
@@ -280,12 +280,6 @@ func TestViewsMayBeReadWhileFilesChange(t *testing.T) {
 func TestThePodsAnnotationsAreFollowed(t *testing.T) {
 	dir := t.TempDir()
 	name := write(t, filepath.Join(dir, "annotations"), "config.linkerd.io/opaque-ports=\"4406\"\n")
-	replace := func(text string) { // at once: a file that is being written would be read as an empty one
-		t.Helper()
-		if err := os.Rename(write(t, filepath.Join(dir, ".new"), text), name); err != nil {
-			t.Fatal(err)
-		}
-	}
 	said, told := make(chan string, 10), make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -309,12 +303,21 @@ func TestThePodsAnnotationsAreFollowed(t *testing.T) {
 			t.Errorf("nothing was told of %s", want)
 		}
 	}
-	replace("config.linkerd.io/opaque-ports=4407\n") // no quotes: as if it were half written
+	replace(t, name, "config.linkerd.io/opaque-ports=4407\n") // no quotes: as if it were half written
 	await(told, "line 1")                            // it has been read
-	replace("config.linkerd.io/opaque-ports=\"4408\"\n")
+	replace(t, name, "config.linkerd.io/opaque-ports=\"4408\"\n")
 	await(said, "4408")
 	cancel()
 	<-done
+}
+
+// replace writes a file at once. One that is being written may be read as an empty
+// one: that counts, and then so does what is right.
+func replace(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.Rename(write(t, name+"~", text), name); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // sink takes the lines of a log.
