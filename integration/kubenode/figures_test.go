@@ -94,6 +94,24 @@ func (c *cluster) took(t testing.TB, container string) (made, started time.Durat
 	return at["/tasks/exit"].Sub(at["/tasks/create"]), at["/tasks/exit"].Sub(at["/tasks/start"])
 }
 
+// resident is the memory of a pod's proxy: in KiB, and in words. What is not its own are
+// pages of the program, which all proxies of a node share.
+func (c *cluster) resident(t testing.TB, pod string) (kib int, text string) {
+	t.Helper()
+	pid := c.pids(t, c.container(t, "shop", pod, "linkerd-proxy"))[0]
+	kib = built.RSS(t, pid)
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, anonymous, _ := strings.Cut(string(b), "RssAnon:")
+	var own int
+	if _, err := fmt.Sscan(anonymous, &own); err != nil {
+		t.Fatal(err)
+	}
+	return kib, fmt.Sprintf("%.1f MB resident, %.1f of them its own", float64(kib)/1024, float64(own)/1024)
+}
+
 // figures are those that the transcript ends with.
 func figures(t *testing.T, c *cluster) {
 	var made, started []time.Duration
@@ -127,8 +145,8 @@ func figures(t *testing.T, c *cluster) {
 		{"reads", "that reads the API itself (a small cluster)", 0},
 		{c.value(t, "shop", "pods", `{.items[?(@.metadata.labels.app=="client")].metadata.name}`), "with mTLS and a control plane, after all of this", 0},
 	} {
-		kib := built.RSS(t, c.pids(t, c.container(t, "shop", s.pod, "linkerd-proxy"))[0])
-		say("sidecar %s: %.1f MB resident", s.what, float64(kib)/1024)
+		kib, text := c.resident(t, s.pod)
+		say("sidecar %s: %s", s.what, text)
 		if s.limit != 0 && kib > s.limit {
 			t.Errorf("the sidecar has %d KiB, more than %d", kib, s.limit)
 		}
@@ -136,7 +154,7 @@ func figures(t *testing.T, c *cluster) {
 	if _, err := c.get("shop/small-0", "http://127.0.0.1:4191/metrics"); err != nil {
 		t.Error(err)
 	}
-	kib := built.RSS(t, c.pids(t, c.container(t, "shop", "small-0", "linkerd-proxy"))[0])
-	say("sidecar idle, without discovery, after /metrics: %.1f MB resident", float64(kib)/1024)
+	_, text := c.resident(t, "small-0")
+	say("sidecar idle, without discovery, after /metrics: %s", text)
 	say("image: %.1f MB\n%s", float64(c.made.Size)/1e6, c.Kubectl(t, "get", "pods", "-A", "-o", "wide"))
 }

@@ -163,11 +163,25 @@ func (n *Node) groups(t testing.TB) {
 			t.Fatal(err)
 		}
 		// A new group of cpuset (version 1) has neither CPUs nor memory (cpuset(7)).
-		for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
-			if b, err := os.ReadFile(filepath.Join(filepath.Dir(procs), name)); err == nil && strings.HasSuffix(filepath.Dir(procs), "cpuset") {
-				if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+		if filepath.Base(filepath.Dir(procs)) == "cpuset" {
+			for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+				b, err := os.ReadFile(filepath.Join(filepath.Dir(procs), name))
+				if err == nil {
+					err = os.WriteFile(filepath.Join(dir, name), b, 0o644)
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
+			}
+		}
+		// Pods have a node to themselves, as a rule; here all of them together weigh as
+		// much as one process of the machine unless somebody says otherwise.
+		for name, weight := range map[string]string{"cpu.shares": "16384", "cpu.weight": "1000"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+				continue // another version, another controller
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(weight), 0o644); err != nil {
+				t.Fatal(err)
 			}
 		}
 	}
