@@ -63,7 +63,7 @@ func TestAPortInUseIsSaidAndNothingStaysOpen(t *testing.T) {
 			if !strings.Contains(err.Error(), at.String()) || !strings.Contains(err.Error(), name) {
 				t.Errorf("the error does not say which listener: %v", err)
 			}
-			if after := openFDs(t); after != before {
+			if after := openFDs(t); after > before { // fewer: those of an earlier test's clients
 				t.Errorf("%d descriptors before, %d after", before, after)
 			}
 		})

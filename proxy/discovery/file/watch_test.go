@@ -304,7 +304,7 @@ func TestThePodsAnnotationsAreFollowed(t *testing.T) {
 		}
 	}
 	replace(t, name, "config.linkerd.io/opaque-ports=4407\n") // no quotes: as if it were half written
-	await(told, "line 1")                            // it has been read
+	await(told, "line 1")                                     // it has been read
 	replace(t, name, "config.linkerd.io/opaque-ports=\"4408\"\n")
 	await(said, "4408")
 	cancel()
