@@ -70,7 +70,6 @@ type Client struct {
 	streams sync.WaitGroup
 	ports   *Ports // nil: nobody asks who may call; set before Run
 
-	noPolicy atomic.Bool // the server has no policy API
 	up       atomic.Bool
 	down     atomic.Int64 // since when, in nanoseconds since 1970; 0: up
 	failed   atomic.Bool  // the last attempt to connect failed
