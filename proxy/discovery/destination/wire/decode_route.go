@@ -157,7 +157,8 @@ func (in *parsed) httpRule(from *outbound.HttpRoute_Rule) route.Rule {
 			if gone {
 				in.missing[backendOf(ref)] = true
 			}
-			if t := span(b.GetRequestTimeout()); t > 0 { //nolint:staticcheck // what ours writes there
+			//lint:ignore SA1019 it is what ours write
+			if t := span(b.GetRequestTimeout()); t > 0 {
 				policy.Timeouts.Backend = t
 			}
 			to.Backends = append(to.Backends, ref)

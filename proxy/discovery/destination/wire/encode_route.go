@@ -89,7 +89,9 @@ func (e encoder) httpRule(r *route.Route, index int) *outbound.HttpRoute_Rule {
 			continue
 		}
 		one := &outbound.HttpRoute_RouteBackend{Backend: e.balancer(cmp.Or(b.Namespace, r.Namespace), b.Name, uint16(b.Port)),
-			Filters: httpFilters(b.Filters), RequestTimeout: duration(try)} //nolint:staticcheck // deprecated: proxies other than ours do not read it
+			Filters: httpFilters(b.Filters)}
+		//lint:ignore SA1019 proxies other than ours do not read it
+		one.RequestTimeout = duration(try)
 		if e.missing(cmp.Or(b.Namespace, r.Namespace), b.Name, uint16(b.Port)) {
 			one.Filters = append(one.Filters, failing("there is no such Service"))
 		}
@@ -231,7 +233,8 @@ const leastBackoff = 25 * time.Millisecond
 
 func setPolicy(to *outbound.HttpRoute_Rule, p route.Policy) {
 	to.Timeouts = timeouts(p.Timeouts)
-	to.RequestTimeout = duration(p.Timeouts.Response) //nolint:staticcheck // deprecated: the API asks servers to go on setting it
+	//lint:ignore SA1019 the API asks servers to go on setting it
+	to.RequestTimeout = duration(p.Timeouts.Response)
 	if p.Retry.Limit == 0 {
 		return
 	}
@@ -322,7 +325,8 @@ func grpcFilters(list []route.Filter) []*outbound.GrpcRoute_Filter {
 
 func setGRPCPolicy(to *outbound.GrpcRoute_Rule, p route.Policy) {
 	to.Timeouts = timeouts(p.Timeouts)
-	to.RequestTimeout = duration(p.Timeouts.Response) //nolint:staticcheck // deprecated: the API asks servers to go on setting it
+	//lint:ignore SA1019 the API asks servers to go on setting it
+	to.RequestTimeout = duration(p.Timeouts.Response)
 	if p.Retry.Limit == 0 {
 		return
 	}
