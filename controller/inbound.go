@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	"google.golang.org/grpc/codes"
@@ -72,5 +73,11 @@ func (t *topic) mayCall(s *cluster.Snapshot) *answer {
 		return &answer{}
 	}
 	server := t.hub.server
-	return &answer{inbound: wire.Inbound(server.tables.table(s, server.cfg.Policy, pod).Port(t.port), pod.IPs)}
+	p := server.tables.table(s, server.cfg.Policy, pod).Port(t.port)
+	out := wire.Inbound(p, pod.IPs)
+	if !p.Covered() && len(pod.IPs) > 0 {
+		v := s.In(t.namespace).Find(netip.AddrPortFrom(pod.IPs[0], t.port))
+		wire.Declare(out, &v)
+	}
+	return &answer{inbound: out}
 }

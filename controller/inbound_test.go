@@ -95,6 +95,7 @@ func TestWhoMayCallIsToldAndFollowed(t *testing.T) {
 		{fmt.Sprintf(podWeb, ", annotations: {config.linkerd.io/default-inbound-policy: cluster-authenticated}"),
 			"default/cluster-authenticated detect 10s routes 2" + local + "; default cluster-authenticated /8-0 /10-0 /12-0 /16-0 /8-0 *."},
 		{fmt.Sprintf(podWeb, ", annotations: {config.linkerd.io/default-inbound-policy: deny}"), "default/deny detect 10s routes 2" + local},
+		{fmt.Sprintf(podWeb, `, annotations: {config.linkerd.io/opaque-ports: "8080"}`), "default/all-unauthenticated opaque" + local + "; default all-unauthenticated /0-0 /0-0"},
 	} {
 		w.set(step.objects)
 		w.set(step.objects)

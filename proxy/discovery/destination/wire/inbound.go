@@ -14,6 +14,7 @@ import (
 	netpb "github.com/linkerd/linkerd2-proxy-api/go/net"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/policy"
 	"github.com/meshctl/meshctl/proxy/protocol"
 	"github.com/meshctl/meshctl/proxy/route"
@@ -32,6 +33,15 @@ func Inbound(p *policy.Port, ips []netip.Addr) *inbound.Server {
 	out.Authorizations = authorizations(append([]policy.Grant{localhost}, d.Grants...))
 	setBytes(out, ownPort, ownOfPort(d))
 	return out
+}
+
+// Declare has others than ours take a port for opaque whose pod, namespace or the
+// default list declares it to be: ours know that from the pod itself. v is the View of
+// the pod's port.
+func Declare(s *inbound.Server, v *discovery.View) {
+	if v.Kind == discovery.Pod && v.Protocol.Kind == protocol.Opaque {
+		s.Protocol = &inbound.ProxyProtocol{Kind: &inbound.ProxyProtocol_Opaque_{Opaque: &inbound.ProxyProtocol_Opaque{}}}
+	}
 }
 
 func labelsOf(r policy.Ref) map[string]string {
