@@ -93,7 +93,7 @@ func (w *world) pool() *x509.CertPool {
 // vector is a transport header, made here from the description of the format:
 // nothing of the program's own has a part in it. session: "", http/1, http/2.
 func vector(port uint16, session string) string {
-	message := binary.AppendUvarint([]byte{1<<3 | 0}, uint64(port))
+	message := binary.AppendUvarint([]byte{1 << 3}, uint64(port))
 	switch session {
 	case "http/1":
 		message = append(message, 3<<3|2, 2, 1<<3|2, 0)

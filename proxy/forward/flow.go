@@ -25,8 +25,7 @@ import (
 //	begin -> (resolving) -> detecting -> connecting -> relaying -> over
 //	     \                   ^      \ \______ mediating __________/
 //	      \                  |       \_ declared ____/^
-//	       securing -> directed -> (resolving) -> (any of them)|       \_ declared ____/^
-//	       securing -> directed -> (any of them)
+//	       securing -> directed -> (resolving) -> (any of them)
 type phase uint8
 
 const (

@@ -160,7 +160,7 @@ func (c *Client) Find(dst netip.AddrPort) discovery.View {
 	defer c.mu.Unlock()
 	l := c.lookups[dst]
 	if l == nil {
-		l = &lookup{client: c, dst: dst, late: c.ctx == nil || c.failed.Load() && !c.up.Load()}
+		l = &lookup{client: c, dst: dst, late: c.failed.Load() && !c.up.Load()}
 		c.lookups[dst] = l
 		l.begin()
 	}
