@@ -43,6 +43,7 @@ type Loop struct {
 	pipes    pipePool
 	flushers []Flusher
 	locals   []any // see Local
+	yield    yielding
 
 	load    atomic.Int64
 	mu      sync.Mutex
@@ -148,6 +149,7 @@ const roundLooks = 8
 // Step does all that can be done without waiting, and reports false when the
 // loop has been stopped. Tests with a clock of their own call it directly.
 func (l *Loop) Step() bool {
+	worked, yielded := false, false
 	for looks := 1; ; looks++ {
 		l.now = time.Since(l.start)
 		n := l.poll()
@@ -164,8 +166,13 @@ func (l *Loop) Step() bool {
 		if l.stopped.Load() { // looked at every round: a busy loop never has nothing to do
 			return false
 		}
+		worked = worked || n > 0
+		l.yield.count(n, l.now)
 		if n == 0 && len(l.again) == 0 {
-			break
+			if yielded || !worked || !l.giveWay() {
+				break
+			}
+			yielded = true
 		}
 	}
 	l.arm()
