@@ -64,6 +64,7 @@ var floors = map[string]int{
 	"internal/watch":      0,
 	"internal/annotation": 1,
 	"internal/footprint":  1,
+	"internal/kubeconfig": 1,
 	"internal/listen":     1,
 	"internal/knownports": 2,
 	"internal/demo":       4,
@@ -133,6 +134,8 @@ var arrows = []arrow{
 
 	{"cmd/meshctl", "lint", "meshctl lint"},
 	{"cmd/meshctl", "lint/live", "meshctl lint --kubeconfig"},
+	{"lint/live", "internal/kubeconfig", "how to talk to the API server"},
+	{"proxy/discovery/kube", "internal/kubeconfig", "how to talk to the API server"},
 	{"lint/live", "lint", "parses what the API server lists"},
 	{"lint", "internal/layout", "lines of fields"},
 	{"lint", "internal/annotation", "keys and forms of annotations"},
@@ -300,7 +303,7 @@ type library struct {
 }
 
 var libraries = []library{
-	{"k8s.io/", []string{"inject", "proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
+	{"k8s.io/", []string{"inject", "proxy/discovery", "lint", "internal/kubeconfig"}, "Kubernetes is one source of targets, not a habit"},
 	{"sigs.k8s.io/", []string{"integration/kube", "inject", "proxy/discovery", "lint"}, "Kubernetes is one source of targets, not a habit"},
 	{"go.yaml.in/yaml", []string{"inject/manifest", "internal/layout", "proxy/discovery/file", "lint"}, "lines of fields"},
 	{"github.com/fsnotify/fsnotify", []string{"internal/watch"}, "files that are followed"},

@@ -17,8 +17,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/meshctl/meshctl/internal/kubeconfig"
 	"github.com/meshctl/meshctl/lint"
 )
 
@@ -63,7 +63,7 @@ const (
 
 // Read reads a cluster. Groups that the server does not have are left out.
 func Read(ctx context.Context, cfg Config) (*Cluster, error) {
-	config, err := restConfig(cfg)
+	config, err := kubeconfig.Load(cfg.Kubeconfig, cfg.Context)
 	if err != nil {
 		return nil, err
 	}
@@ -89,22 +89,6 @@ func Read(ctx context.Context, cfg Config) (*Cluster, error) {
 		}
 	}
 	return &r.out, nil
-}
-
-func restConfig(cfg Config) (*rest.Config, error) {
-	if cfg.Kubeconfig == "" {
-		c, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("the pod's service account: %w", err)
-		}
-		return c, nil
-	}
-	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: cfg.Kubeconfig}, &clientcmd.ConfigOverrides{CurrentContext: cfg.Context}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", cfg.Kubeconfig, err)
-	}
-	return c, nil
 }
 
 type reader struct {

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -13,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/meshctl/meshctl/internal/kubeconfig"
 )
 
 // client talks to one API server. It knows only the few kinds that are watched:
@@ -30,9 +30,12 @@ type client struct {
 const agent = "meshctl"
 
 func newClient(cfg Config) (*client, error) {
-	c, err := restConfig(cfg)
-	if err != nil {
-		return nil, err
+	c := cfg.REST
+	if c == nil {
+		var err error
+		if c, err = kubeconfig.Load(cfg.Kubeconfig, cfg.Context); err != nil {
+			return nil, err
+		}
 	}
 	c = rest.CopyConfig(c)
 	c.UserAgent, c.QPS, c.WarningHandler = agent, -1, rest.NoWarnings{} // a dozen watches need no limit
@@ -47,28 +50,6 @@ func newClient(cfg Config) (*client, error) {
 	metav1.AddToGroupVersion(s, core)
 	metav1.AddToGroupVersion(s, slices)
 	return &client{host: c.Host, config: c, http: web, scheme: s, codecs: serializer.NewCodecFactory(s)}, nil
-}
-
-func restConfig(cfg Config) (*rest.Config, error) {
-	switch {
-	case cfg.REST != nil:
-		return cfg.REST, nil
-	case cfg.Kubeconfig != "":
-		c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			&clientcmd.ClientConfigLoadingRules{ExplicitPath: cfg.Kubeconfig}, &clientcmd.ConfigOverrides{CurrentContext: cfg.Context}).ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("kubeconfig %s: %w", cfg.Kubeconfig, err)
-		}
-		return c, nil
-	}
-	c, err := rest.InClusterConfig()
-	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, errors.New("this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; name a kubeconfig")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the pod's service account: %w", err)
-	}
-	return c, nil
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
