@@ -42,8 +42,10 @@ func TestOnlyPagesOfTheProgramThatNobodyHasWrittenAreGivenBack(t *testing.T) {
 		"02000000-02100000 r--p 01c00000 08:01 42                 " + exe + " (deleted)": 0,
 		"7f0000000000-7f0000100000 r--p 00000000 08:01 7          /usr/lib/libc.so.6":    0,
 		"c000000000-c000400000 rw-p 00000000 00:00 0":                                    0,
-		"x r-xp 0 08:01 42 " + exe:                                                       0,
-		"":                                                                               0,
+
+		"x r-xp 0 08:01 42 " + exe: 0,
+
+		"": 0,
 	} {
 		if got := len(clean(line+"\nRss: 12 kB\nAnonymous:             0 kB\n", exe)); got != want {
 			t.Errorf("%q: %d", line, got)

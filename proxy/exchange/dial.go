@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -12,9 +11,6 @@ import (
 	"github.com/meshctl/meshctl/proxy/mesh"
 	"github.com/meshctl/meshctl/proxy/mesh/header"
 )
-
-// handshakeTimeout is how long an endpoint may take for a TLS handshake.
-const handshakeTimeout = 5 * time.Second
 
 // dial is one attempt to connect.
 func (p *pool) dial() {
@@ -72,7 +68,7 @@ func (d *dial) up() {
 	case p.key.h2:
 		h.Session = header.HTTP2
 	}
-	p.lane.loop.Start(&d.timer, handshakeTimeout, d)
+	p.lane.loop.Start(&d.timer, mesh.HandshakeTimeout, d)
 	d.shake = p.lane.cfg.Mesh.Client(&d.sock, p.key.to.Addr, p.key.to.Mesh, h, d, d.shaken)
 }
 

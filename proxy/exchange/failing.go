@@ -138,9 +138,9 @@ func (x *Exchange) fail(f Failure) {
 		h.Add("grpc-status", strconv.Itoa(code))
 		h.Add("grpc-message", f.String())
 	}
-	h.Add("l5d-proxy-error", f.String())
+	h.Add(message.ProxyError, f.String())
 	if fatal {
-		h.Add("l5d-proxy-connection", "close")
+		h.Add(message.ProxyConnection, "close")
 		if x.down.Version() != message.HTTP2 {
 			h.Add("connection", "close")
 		}

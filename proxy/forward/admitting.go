@@ -14,10 +14,6 @@ import (
 
 // This file asks the policy: who may call a port, and with which request.
 
-// clientID is the header by which the application learns who calls. It is always
-// ours: what a client wrote there is taken away.
-const clientID = "l5d-client-id"
-
 // port is what the policy says of the connection's port now; nil: nothing is
 // asked.
 func (fl *flow) port() *policy.Port {
@@ -141,9 +137,9 @@ func (fl *flow) Admit(h *message.Head) exchange.Failure {
 		}
 		count.AllowRequest()
 	}
-	h.Del(clientID)
+	h.Del(message.ClientID) // what a client wrote there
 	if fl.peer != nil && fl.peer.ID != "" {
-		h.Add(clientID, fl.peer.ID)
+		h.Add(message.ClientID, fl.peer.ID)
 	}
 	return 0
 }

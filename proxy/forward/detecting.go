@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"errors"
 	"log/slog"
 	"time"
 
@@ -16,12 +15,6 @@ import (
 // Forwarder holds. One may make it hold detect.MaxHead, and MaxDetecting of them
 // must not take the memory of everybody: beyond this the rest is opaque.
 const heldMost = 16 << 20
-
-// errTooSlow ends a handshake, or the wait for a transport header.
-var errTooSlow = errors.New("the client has not finished in the time for detection")
-
-// errCrowded ends a handshake before it has begun.
-var errCrowded = errors.New("too many clients are in the middle of theirs")
 
 // readHead reads the client's first bytes until they say what it speaks.
 func (fl *flow) readHead() {
@@ -228,9 +221,7 @@ func (fl *flow) decide(r detect.Result, b []byte) {
 		r.Kind = protocol.HTTP1 // and is answered 400: an error is no way around routes
 	}
 	fl.kind, fl.reason, fl.sni, fl.alpn = r.Kind, r.Reason, r.SNI, r.ALPN
-	if fl.srcTCP == nil {
-		fl.countClient()
-	}
+	fl.countClient()
 	if !fl.kind.HTTP() && fl.strict() {
 		fl.doneWaiting()
 		fl.recordDetection()

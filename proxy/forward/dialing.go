@@ -89,9 +89,6 @@ func (fl *flow) secures() bool {
 		!(f.cfg.LeaveTLS && fl.kind == protocol.TLS)
 }
 
-// handshakeTimeout is how long an endpoint may take for a TLS handshake.
-const handshakeTimeout = 5 * time.Second
-
 // nowUp goes on with a TCP connection that is established.
 func (fl *flow) nowUp() {
 	if !fl.secures() {
@@ -100,7 +97,7 @@ func (fl *flow) nowUp() {
 	}
 	f := fl.lane.forwarder
 	fl.link = shaking
-	fl.lane.loop.Start(&fl.dialTimer, handshakeTimeout, fl)
+	fl.lane.loop.Start(&fl.dialTimer, mesh.HandshakeTimeout, fl)
 	// The receiver finds out what this is where that is not known here either.
 	h := header.Header{Port: fl.to.Port(), Detect: fl.early}
 	fl.shake[l4.Server] = f.cfg.Mesh.Client(&fl.dst, fl.to, fl.place.Endpoint().Mesh, h, fl, fl.shaken)

@@ -150,9 +150,7 @@ func (fl *flow) serve() {
 	}
 	if fl.route.Kind != protocol.Unknown {
 		fl.kind, fl.reason = fl.route.Kind, detect.ReasonDeclared
-		if fl.srcTCP == nil {
-			fl.countClient()
-		}
+		fl.countClient()
 		fl.recordDeclared()
 		fl.know(nil)
 		return

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 
@@ -17,14 +18,20 @@ import (
 // This file is the side of a client that is another proxy: its handshake, and the
 // transport header that says where a connection to the proxy's own port goes.
 
+// errTooSlow ends a handshake, or the wait for a transport header.
+var errTooSlow = errors.New("the client has not finished in the time for detection")
+
+// errCrowded ends a handshake before it has begun.
+var errCrowded = errors.New("too many clients are in the middle of theirs")
+
 // takesDirect reports whether clients may be other proxies.
 func (f *Forwarder) takesDirect() bool { return f.cfg.Mesh != nil && f.direction == metrics.Inbound }
 
 // ours reports whether what the client has begun is TLS with this proxy, not with
 // the application behind it. Within our TLS it is the application's.
 func (fl *flow) ours(r detect.Result) bool {
-	return r.Kind == protocol.TLS && fl.peer == nil && r.SNI != "" && fl.lane.forwarder.takesDirect() &&
-		r.SNI == fl.lane.forwarder.cfg.Mesh.Name()
+	f := fl.lane.forwarder
+	return fl.peer == nil && r.SNI != "" && f.takesDirect() && r.For(f.cfg.Mesh.Name())
 }
 
 // secure begins the handshake with the client. b is what it has sent so far. The
@@ -164,8 +171,11 @@ func (fl *flow) lead(h header.Header, b []byte) {
 	}
 }
 
-// countClient begins to count the client's side of the connection.
+// countClient begins to count the client's side of the connection, once.
 func (fl *flow) countClient() {
+	if fl.srcTCP != nil {
+		return
+	}
 	f := fl.lane.forwarder
 	fl.srcTCP = f.metrics.TCP(f.direction, metrics.Src, fl.destination(), fl.clientTLS())
 	fl.srcTCP.Open()

@@ -137,7 +137,7 @@ func (c *Server) refuse(r *Refusal) {
 		c.end(r, true)
 	} else {
 		h := message.Head{Status: r.Status}
-		h.Add("l5d-proxy-error", r.Reason)
+		h.Add(message.ProxyError, r.Reason)
 		var w headWriter
 		w.begin(c.buffer())
 		w.status(&h)

@@ -15,12 +15,15 @@ import (
 // connections would hold up all that are there.
 const stepsFor = time.Millisecond
 
+// HandshakeTimeout is how long whoever connects to an endpoint waits for the end of
+// the handshake.
+const HandshakeTimeout = 5 * time.Second
+
 // Handshake is a TLS handshake on a socket of a loop. crypto/tls wants to wait for
 // its peer in the middle of a call; here that call is a coroutine of the loop's
 // goroutine, which goes on when the socket is readable. It is the socket's
 // handler until it has ended.
 type Handshake struct {
-	loop   *conn.Loop
 	queue  *queue
 	sess   *Session
 	next   func() (struct{}, bool)
@@ -34,7 +37,7 @@ type Handshake struct {
 
 // Owner has a connection whose handshake is under way.
 type Owner interface {
-	// Panicked is called when done has panicked.
+	// Panicked is called when the handshake or done has panicked.
 	Panicked(value any, stack []byte)
 }
 
@@ -50,7 +53,7 @@ func begin(sock *conn.Socket, head []byte, setUp func(*wire) (*tls.Conn, verifie
 	loop := sock.Loop()
 	s := &Session{joined: joinBuffer(loop)}
 	s.wire.sock, s.wire.head = sock, append([]byte(nil), head...)
-	h := &Handshake{loop: loop, queue: conn.Local[queue](loop), sess: s, owner: owner, done: done}
+	h := &Handshake{queue: conn.Local[queue](loop), sess: s, owner: owner, done: done}
 	h.queue.loop = loop
 	h.next, h.stop = iter.Pull(func(yield func(struct{}) bool) {
 		var peer verifier
@@ -78,7 +81,7 @@ func (h *Handshake) Ready(_ *conn.Socket, ev conn.Events) {
 	}
 }
 
-// Panicked ends the handshake that panicked, or tells the owner, whose it is.
+// Panicked ends the handshake and tells its owner.
 func (h *Handshake) Panicked(v any, stack []byte) {
 	h.over = true
 	h.owner.Panicked(v, stack)
@@ -105,11 +108,7 @@ func (h *Handshake) step() {
 }
 
 func (h *Handshake) end(err error) {
-	if h.over {
-		return
-	}
 	h.over = true
-	h.stop()
 	if err != nil {
 		h.sess.wire.flush() // the alert
 		h.done(nil, err)

@@ -113,10 +113,10 @@ func (s *Session) Write(b []byte) (n int, e syscall.Errno) {
 
 // WriteTwo makes one record of a and b where they fit.
 func (s *Session) WriteTwo(a, b []byte) (int, syscall.Errno) {
-	if len(a) == 0 || len(b) == 0 || len(a) >= recordMost {
-		if len(a) == 0 {
-			return s.Write(b)
-		}
+	switch {
+	case len(a) == 0:
+		return s.Write(b)
+	case len(b) == 0, len(a) >= recordMost:
 		return s.Write(a)
 	}
 	j := (*s.joined)[:0]
