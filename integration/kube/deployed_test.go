@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/meshctl/meshctl/integration/built"
+	"github.com/meshctl/meshctl/integration/child"
 	"github.com/meshctl/meshctl/integration/lab"
 	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/discovery/destination"
@@ -113,10 +114,10 @@ func TestWhatIsDeployed(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "controller.log")
 	args := []string{"controller", "--kubernetes", "--insecure", "--listen=" + serve, "--admin-listen=" + admin,
 		"--webhook-listen=127.0.0.1:" + web[strings.IndexByte(web, ':')+1:], "--webhook-configuration=meshctl-injector", "--webhook-service=localhost", "--webhook-image=localhost/meshctl:test"}
-	c := start(t, log, within, args...)
-	t.Cleanup(c.kill)
+	c := child.Start(t, log, nil, within, args...)
+	t.Cleanup(c.Kill)
 	told := func() string { b, _ := os.ReadFile(log); return string(b) }
-	eventually(t, func() (string, bool) { return told(), ready(admin) || c.ended() }, "the controller gets ready")
+	eventually(t, func() (string, bool) { return told(), ready(admin) || c.Ended() }, "the controller gets ready")
 	client := asking(t, serve)
 	client.becomes(t, "10.0.1.1:80", "to 10.244.0.1:8080")
 	p := built.Start(t, within, netip.MustParseAddrPort("10.0.1.1:81"), "--kubernetes", "--namespace=shop")
@@ -130,11 +131,11 @@ func TestWhatIsDeployed(t *testing.T) {
 
 	t.Run("a new token", func(t *testing.T) { newToken(t, api.On(t), run, old, client, p) })
 
-	c.kill()
+	c.Kill()
 	t.Run("while the controller is away", func(t *testing.T) { webhookAway(t, api.On(t)) })
-	c = start(t, log, within, args...)
-	t.Cleanup(c.kill)
-	eventually(t, func() (string, bool) { return told(), ready(admin) || c.ended() }, "the controller gets ready again")
+	c = child.Start(t, log, nil, within, args...)
+	t.Cleanup(c.Kill)
+	eventually(t, func() (string, bool) { return told(), ready(admin) || c.Ended() }, "the controller gets ready again")
 	t.Run("and back", func(t *testing.T) { chartWebhook(t, api.On(t)) })
 }
 

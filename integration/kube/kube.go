@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/meshctl/meshctl/integration/child"
 )
 
 // The tokens that the API server knows.
@@ -33,7 +35,7 @@ type API struct {
 	dir    string
 	port   string
 	etcd   string
-	server *process
+	server *child.Process
 	client *http.Client
 }
 
@@ -85,10 +87,10 @@ func Start(t testing.TB) *API {
 	peer := "http://127.0.0.1:" + freePort(t)
 	a.write("tokens.csv", Admin+",admin,admin,system:masters\n"+Reader+",reader,reader\n")
 	a.write("sa.key", newKey(t))
-	etcd := start(t, filepath.Join(a.dir, "etcd.log"), filepath.Join(bin, "etcd"), "--data-dir="+filepath.Join(a.dir, "etcd"), "--unsafe-no-fsync",
+	etcd := child.Start(t, filepath.Join(a.dir, "etcd.log"), nil, filepath.Join(bin, "etcd"), "--data-dir="+filepath.Join(a.dir, "etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls="+a.etcd, "--advertise-client-urls="+a.etcd, "--listen-peer-urls="+peer,
 		"--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer, "--log-level=error")
-	t.Cleanup(etcd.kill)
+	t.Cleanup(etcd.Kill)
 	a.Up()
 	t.Cleanup(a.Down)
 	return a
@@ -108,7 +110,7 @@ func (a *API) Up() {
 	bin := Require(a.t)
 	key := filepath.Join(a.dir, "sa.key")
 	log := filepath.Join(a.dir, "apiserver.log")
-	a.server = start(a.t, log, filepath.Join(bin, "kube-apiserver"), "--etcd-servers="+a.etcd, "--bind-address=127.0.0.1",
+	a.server = child.Start(a.t, log, nil, filepath.Join(bin, "kube-apiserver"), "--etcd-servers="+a.etcd, "--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1", "--secure-port="+a.port, "--cert-dir="+filepath.Join(a.dir, "certs"), "--token-auth-file="+filepath.Join(a.dir, "tokens.csv"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+key, "--service-account-signing-key-file="+key,
 		"--service-cluster-ip-range=10.0.0.0/16", "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount",
@@ -118,7 +120,7 @@ func (a *API) Up() {
 		if err == nil {
 			return
 		}
-		if time.Now().After(end) || a.server.ended() {
+		if time.Now().After(end) || a.server.Ended() {
 			text, _ := os.ReadFile(log) // what there is of it
 			a.t.Fatalf("the API server does not get ready: %v\n%s", err, tail(string(text)))
 		}
@@ -126,7 +128,7 @@ func (a *API) Up() {
 }
 
 // Down kills the API server; etcd keeps what it knew.
-func (a *API) Down() { a.server.kill() }
+func (a *API) Down() { a.server.Kill() }
 
 // Kubeconfig writes a file for one of the tokens and returns its name.
 func (a *API) Kubeconfig(token string) string {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshctl/meshctl/integration/child"
 	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/discovery/destination"
 	"github.com/meshctl/meshctl/proxy/policy"
@@ -25,10 +26,10 @@ func controllerScale(t *testing.T, api *API) {
 	serve, admin := "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t)
 	began := time.Now()
 	c := startProgram(t, api, "controller", "--kubeconfig="+api.Kubeconfig(Admin), "--insecure", "--listen="+serve, "--admin-listen="+admin)
-	eventually(t, func() (string, bool) { return "", ready(admin) || c.ended() }, "the controller gets ready")
+	eventually(t, func() (string, bool) { return "", ready(admin) || c.Ended() }, "the controller gets ready")
 	t.Logf("controller: ready after %s", time.Since(began).Round(10*time.Millisecond))
 	time.Sleep(5 * time.Second)
-	rss, cpu := proc(t, c.cmd.Process.Pid)
+	rss, cpu := proc(t, c.PID())
 	t.Logf("controller with the picture: %d kB resident, %s of CPU so far", rss, cpu)
 
 	began = time.Now()
@@ -63,9 +64,9 @@ func controllerScale(t *testing.T, api *API) {
 	t.Logf("%d clients knew %d destinations after %s", bigClients, len(held), time.Since(began).Round(10*time.Millisecond))
 	p := startProgram(t, api, "proxy", "--destination="+serve, "--namespace=big")
 	time.Sleep(5 * time.Second)
-	rss, _ = proc(t, c.cmd.Process.Pid)
+	rss, _ = proc(t, c.PID())
 	t.Logf("controller with clients: %d kB resident", rss)
-	churn(t, api, first, map[string]*process{"controller": c, "proxy that asks it": p})
+	churn(t, api, first, map[string]*child.Process{"controller": c, "proxy that asks it": p})
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshctl/meshctl/integration/child"
 	"github.com/meshctl/meshctl/proxy/discovery"
 	"github.com/meshctl/meshctl/proxy/discovery/cluster"
 	"github.com/meshctl/meshctl/proxy/discovery/kube"
@@ -127,10 +128,10 @@ func TestScale(t *testing.T) {
 	}
 	p := startProgram(t, api, "proxy", "--kubeconfig="+api.Kubeconfig(Admin), "--namespace=big")
 	time.Sleep(5 * time.Second)
-	rss, cpu := proc(t, p.cmd.Process.Pid)
+	rss, cpu := proc(t, p.PID())
 	t.Logf("proxy with the picture: %d kB resident, %s of CPU so far", rss, cpu)
-	churn(t, api, w.Cache, map[string]*process{"proxy": p})
-	p.kill()
+	churn(t, api, w.Cache, map[string]*child.Process{"proxy": p})
+	p.Kill()
 	controllerScale(t, api)
 }
 
@@ -139,11 +140,11 @@ func inUse(i int) int { return i % 200 * 25 }
 
 // churn changes slices of Services in use, measures how long it takes until the
 // View is another, and what it costs programs.
-func churn(t *testing.T, api *API, cache *discovery.Cache, programs map[string]*process) {
+func churn(t *testing.T, api *API, cache *discovery.Cache, programs map[string]*child.Process) {
 	t.Helper()
 	before := map[string]time.Duration{}
 	for name, p := range programs {
-		_, before[name] = proc(t, p.cmd.Process.Pid)
+		_, before[name] = proc(t, p.PID())
 	}
 	var delays []time.Duration
 	every := time.NewTicker(time.Minute / perMinute)
@@ -171,7 +172,7 @@ func churn(t *testing.T, api *API, cache *discovery.Cache, programs map[string]*
 	t.Logf("from the API server's answer to the new View: median %s, 99th of 100 %s, of %d", delays[len(delays)/2].Round(time.Millisecond),
 		delays[len(delays)*99/100].Round(time.Millisecond), len(delays))
 	for name, p := range programs {
-		rss, cpu := proc(t, p.cmd.Process.Pid)
+		rss, cpu := proc(t, p.PID())
 		t.Logf("%s during %s of about %d changes a minute: %s of CPU, %.1f %% of a core, %d kB resident",
 			name, took.Round(time.Second), perMinute, cpu-before[name], 100*(cpu-before[name]).Seconds()/took.Seconds(), rss)
 	}
@@ -181,7 +182,7 @@ func churn(t *testing.T, api *API, cache *discovery.Cache, programs map[string]*
 }
 
 // startProgram runs a command of bin/meshctl beside the test.
-func startProgram(t *testing.T, api *API, command string, flags ...string) *process {
+func startProgram(t *testing.T, api *API, command string, flags ...string) *child.Process {
 	t.Helper()
 	program, err := filepath.Abs("../../bin/meshctl")
 	if err != nil {
@@ -194,7 +195,7 @@ func startProgram(t *testing.T, api *API, command string, flags ...string) *proc
 		port := func() string { return "127.0.0.1:" + freePort(t) }
 		flags = append([]string{"--inbound-listen=" + port(), "--outbound-listen=" + port(), "--admin-listen=" + port()}, flags...)
 	}
-	p := start(t, filepath.Join(api.dir, command+".log"), program, append([]string{command}, flags...)...)
-	t.Cleanup(p.kill)
+	p := child.Start(t, filepath.Join(api.dir, command+".log"), nil, program, append([]string{command}, flags...)...)
+	t.Cleanup(p.Kill)
 	return p
 }

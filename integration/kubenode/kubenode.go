@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshctl/meshctl/integration/child"
 	"github.com/meshctl/meshctl/integration/lab"
 )
 
@@ -55,8 +56,8 @@ type Node struct {
 	bin    string
 	token  string // the administrator's
 	cgroup string
-	holder *process
-	daemon map[string]*process
+	holder *child.Process
+	daemon map[string]*child.Process
 	ready  bool // Start is over: what fails now is not the node
 }
 
@@ -89,7 +90,7 @@ func Require(t testing.TB) (bin string) {
 // podman saved; one of them has to be that of `pause`.
 func Start(t testing.TB, dir string, images ...string) *Node {
 	t.Helper()
-	n := &Node{Dir: dir, bin: Require(t), cgroup: fmt.Sprintf("mctl-kube-%d", os.Getpid()), daemon: map[string]*process{}}
+	n := &Node{Dir: dir, bin: Require(t), cgroup: fmt.Sprintf("mctl-kube-%d", os.Getpid()), daemon: map[string]*child.Process{}}
 	n.settings(t)
 	n.sweepAtEnd(t)
 	n.hold(t)
@@ -134,11 +135,11 @@ ip route add default dev node0
 echo 1 >/proc/sys/net/ipv4/ip_forward
 touch "$1/held"
 exec catatonit -P`
-	n.holder = start(t, n.log("holder"), &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET},
+	n.holder = child.Start(t, n.log("holder"), &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET},
 		"/bin/sh", "-c", script, "hold", n.Dir)
-	t.Cleanup(n.holder.kill)
+	t.Cleanup(n.holder.Kill)
 	n.until(t, "the namespaces", time.Minute, func() error {
-		if n.holder.ended() {
+		if n.holder.Ended() {
 			t.Fatalf("the namespaces cannot be made:\n%s", n.tail("holder"))
 		}
 		_, err := os.Stat(filepath.Join(n.Dir, "held"))
@@ -237,7 +238,7 @@ func (n *Node) until(t testing.TB, what string, within time.Duration, try func()
 			return
 		}
 		for name, d := range n.daemon {
-			if d.ended() {
+			if d.Ended() {
 				t.Fatalf("%s: %s has ended:\n%s", what, name, n.tail(name))
 			}
 		}
@@ -249,7 +250,7 @@ func (n *Node) until(t testing.TB, what string, within time.Duration, try func()
 
 // Command is a program that runs on the node: in its network, and with its files.
 func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "nsenter", append([]string{fmt.Sprintf("--target=%d", n.holder.pid()), "--mount", "--net", "--", name}, args...)...)
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{fmt.Sprintf("--target=%d", n.holder.PID()), "--mount", "--net", "--", name}, args...)...)
 	cmd.Env = append(lab.Environ(), "HOME="+n.Dir)
 	return cmd
 }

@@ -66,7 +66,7 @@ func (n *Node) stay(t testing.TB) {
 	if os.Getenv(Env) != "stay" {
 		return
 	}
-	say("for a look: nsenter --target=%d --mount --net env KUBECONFIG=%s %s; to end it: touch %s", n.holder.pid(), n.Kubeconfig(), n.KubectlArgs()[0], n.file("end"))
+	say("for a look: nsenter --target=%d --mount --net env KUBECONFIG=%s %s; to end it: touch %s", n.holder.PID(), n.Kubeconfig(), n.KubectlArgs()[0], n.file("end"))
 	n.until(t, "the end", time.Hour, func() error {
 		_, err := os.Stat(n.file("end"))
 		return err
@@ -78,7 +78,7 @@ func TestNothingIsLeftOfAKilledTest(t *testing.T) {
 	Require(t)
 	if dir := os.Getenv("KUBENODE_HANG"); dir != "" {
 		n := Start(t, dir)
-		fmt.Printf("held by %d\n", n.holder.pid())
+		fmt.Printf("held by %d\n", n.holder.PID())
 		time.Sleep(5 * time.Minute)
 	}
 	dir, err := os.MkdirTemp("", "mctl-kube-")

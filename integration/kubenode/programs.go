@@ -4,20 +4,21 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/meshctl/meshctl/integration/child"
 )
 
 // daemonize starts a program of the node in all of its namespaces. It ends with them.
 func (n *Node) daemonize(t testing.TB, name, program string, args ...string) {
 	t.Helper()
-	target := "--target=" + strconv.Itoa(n.holder.pid())
-	n.daemon[name] = start(t, n.log(name), &syscall.SysProcAttr{}, "nsenter",
+	target := "--target=" + strconv.Itoa(n.holder.PID())
+	n.daemon[name] = child.Start(t, n.log(name), nil, "nsenter",
 		append([]string{target, "--mount", "--net", "--pid", "--", program}, args...)...)
 	t.Cleanup(func() {
-		n.holder.kill()
-		n.daemon[name].kill()
+		n.holder.Kill()
+		n.daemon[name].Kill()
 		if t.Failed() && !n.ready {
 			t.Logf("%s:\n%s", name, n.tail(name))
 		}

@@ -88,6 +88,7 @@ var floors = map[string]int{
 	"integration/cases":        7,
 	"integration/targets":      7,
 	"integration/mesh":         7,
+	"integration/child":        1,
 	"integration/kube":         6,
 	"integration/kubenode":     7,
 	"integration/kubenode/app": 1,
@@ -291,6 +292,8 @@ var arrows = []arrow{
 	{"integration/servers", "integration/lab", "servers listen inside a namespace"},
 	{"integration/built", "integration/lab", "runs the program without the test's own settings"},
 	{"integration/built", "integration/servers", "runs the program as servers are run"},
+	{"integration/kube", "integration/child", "etcd and the API server end with the test"},
+	{"integration/kubenode", "integration/child", "so does everything on the node"},
 	{"integration/kubenode", "integration/built", "the program that goes into the image"},
 	{"integration/kubenode", "integration/lab", "the environment without the test's own settings"},
 }
