@@ -257,6 +257,23 @@ func TestBytesComeThroughWholeBothWaysWhileTheOtherSideIsSlow(t *testing.T) {
 	}
 }
 
+// Who is told that less than all was taken waits for room, which makes no event
+// where there is room.
+func TestAWriteTakesAllThatThereIsRoomFor(t *testing.T) {
+	a := ca(t)
+	from, _ := member(t, a, web)
+	to, _ := member(t, a, db)
+	for _, c := range [][2]int{{4, 25_000}, {0, 25_000}, {25_000, 0}, {20_000, 20_000}, {recordMost, 4}, {recordMost - 1, 4}, {4, recordMost - 4}} {
+		r := newRig(t)
+		r.shake(from, to, db)
+		want := bytes.Repeat([]byte("x"), c[0]+c[1])
+		if n, e := r.client.sock.WriteTwo(want[:c[0]], want[c[0]:]); n != len(want) || e != 0 || r.client.sess.Pending() > 0 {
+			t.Errorf("%v: took %d, %v, keeps %d", c, n, e, r.client.sess.Pending())
+		}
+		r.until("all", func() bool { r.server.read(); return bytes.HasSuffix(r.server.got, want) })
+	}
+}
+
 func TestAnEndPassesAloneAndABreakIsNone(t *testing.T) {
 	a := ca(t)
 	from, _ := member(t, a, web)

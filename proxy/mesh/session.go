@@ -111,19 +111,23 @@ func (s *Session) Write(b []byte) (n int, e syscall.Errno) {
 	return n, 0
 }
 
-// WriteTwo makes one record of a and b where they fit.
-func (s *Session) WriteTwo(a, b []byte) (int, syscall.Errno) {
-	switch {
-	case len(a) == 0:
-		return s.Write(b)
-	case len(b) == 0, len(a) >= recordMost:
-		return s.Write(a)
+// WriteTwo makes one record of a and the beginning of b. Like Write it only takes
+// less than all when the kernel takes no more: who is told so waits for an event.
+func (s *Session) WriteTwo(a, b []byte) (n int, e syscall.Errno) {
+	first := a
+	if len(a) > 0 && len(a) < recordMost && len(b) > 0 {
+		part := b[:min(len(b), recordMost-len(a))]
+		b = b[len(part):]
+		first = append(append((*s.joined)[:0], a...), part...)
+		*s.joined = first
 	}
-	j := (*s.joined)[:0]
-	j = append(j, a...)
-	j = append(j, b[:min(len(b), recordMost-len(a))]...)
-	*s.joined = j
-	return s.Write(j)
+	if len(first) > 0 {
+		if n, e = s.Write(first); e != 0 || n < len(first) || len(b) == 0 || len(s.wire.out) > 0 {
+			return n, e
+		}
+	}
+	m, e := s.Write(b)
+	return n + m, e
 }
 
 // Flush writes what is kept, and the FIN that follows it.
