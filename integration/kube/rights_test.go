@@ -50,9 +50,10 @@ func rights(t *testing.T, api *API, config func(token string) kube.Config) {
 	}
 
 	api.Apply(role(t))
-	all := watch(t, config(Reader)).synced(t)
-	if s := all.State(); s.Err != nil || strings.Contains(all.log.String(), "WARN") {
-		t.Errorf("the documented rights are not enough: %+v\n%s", s, all.log)
-	}
+	eventually(t, func() (string, bool) { // the API server takes a moment to know of a changed role
+		all := watch(t, config(Reader)).synced(t)
+		text := all.log.String()
+		return text, all.State().Err == nil && !strings.Contains(text, "WARN")
+	}, "the documented rights are not enough")
 	none.synced(t) // rights that come later count
 }
